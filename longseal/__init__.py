@@ -1,0 +1,59 @@
+"""longseal makes a long-context language model find what stands in its own context."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from longseal.config import EvaluateConfig, LoadConfig, RunConfig, TuneConfig
+    from longseal.errors import LongsealError
+    from longseal.evaluation import Evaluation, evaluate
+    from longseal.fold import Folded, fold
+    from longseal.models.load import LanguageModel, load
+    from longseal.pipeline import Outcome, run
+    from longseal.report import report
+    from longseal.scales import Adapter
+    from longseal.tasks import task
+    from longseal.tuning import tune
+
+_HOMES = {
+    "longseal.config": ("EvaluateConfig", "LoadConfig", "RunConfig", "TuneConfig"),
+    "longseal.errors": ("LongsealError",),
+    "longseal.evaluation": ("Evaluation", "evaluate"),
+    "longseal.fold": ("Folded", "fold"),
+    "longseal.models.load": ("LanguageModel", "load"),
+    "longseal.pipeline": ("Outcome", "run"),
+    "longseal.report": ("report",),
+    "longseal.scales": ("Adapter",),
+    "longseal.tasks": ("task",),
+    "longseal.tuning": ("tune",),
+}
+
+__all__ = [
+    "Adapter",
+    "EvaluateConfig",
+    "Evaluation",
+    "Folded",
+    "LanguageModel",
+    "LoadConfig",
+    "LongsealError",
+    "Outcome",
+    "RunConfig",
+    "TuneConfig",
+    "evaluate",
+    "fold",
+    "load",
+    "report",
+    "run",
+    "task",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `longseal --help` need not wait for torch."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'longseal' has no attribute {name!r}")

@@ -1,0 +1,153 @@
+"""Settings: what a flag sets, a function takes and a saved run shows is one frozen model.
+
+Lengths are tokens of the model's own tokenizer, chat template included; "2k" is 2048, as in RULER.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Kind = Literal["head", "channel"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+_LENGTH = re.compile(r"(\d+)(k?)", re.IGNORECASE)
+
+
+def parse_length(value: object) -> object:
+    """Turn "512" or "2k" into tokens (k = 1024); anything else is left for pydantic to judge.
+
+    >>> parse_length("2k")
+    2048
+    """
+    if not isinstance(value, str):
+        return value
+    match = _LENGTH.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f"{value!r} is not a length: write a number of tokens such as 2048 or 2k")
+    return int(match[1]) * (1024 if match[2] else 1)
+
+
+def parse_lengths(value: object) -> object:
+    """Turn "512,1k,2k", or a sequence of such, into a tuple of tokens without repeats."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, Sequence):
+        return value
+    words = [
+        part for item in value for part in (item.split(",") if isinstance(item, str) else [item])
+    ]
+    return tuple(dict.fromkeys(map(parse_length, words)))
+
+
+Length = Annotated[int, BeforeValidator(parse_length), Field(gt=0)]
+Lengths = Annotated[tuple[Length, ...], BeforeValidator(parse_lengths), Field(min_length=1)]
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, and a misspelt field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LoadConfig(Settings):
+    """How a model is loaded."""
+
+    dtype: Annotated[Dtype, Parameter(help="Number format of the weights in memory.")] = "auto"
+    device: Annotated[str, Parameter(help="cpu, cuda, cuda:1, mps, or auto.")] = "auto"
+    trust_remote_code: Annotated[
+        bool, Parameter(help="Run Python code that comes with the model.", negative=())
+    ] = False
+
+
+class EvaluateConfig(Settings):
+    """What is measured: `samples` questions at each length, several to a context."""
+
+    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    lengths: Annotated[
+        Lengths, Parameter(help="Prompt lengths in tokens, such as 512,1k,2k.", negative=())
+    ] = (512, 1024, 2048)
+    samples: Annotated[int, Field(gt=0), Parameter(help="Questions asked at each length.")] = 24
+    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
+    seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
+
+
+class TuneConfig(Settings):
+    """What is learned, from what, and where it is judged."""
+
+    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    length: Annotated[
+        Length, Parameter(help="Length at which the scales are judged, such as 2k.")
+    ] = 2048
+    kind: Annotated[
+        Kind, Parameter(help="One scale a head (SEAL-H) or one a channel (SEAL-C).")
+    ] = "channel"
+    train_length: Annotated[
+        Length | None,
+        Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
+    ] = None
+    samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
+    questions: Annotated[
+        int, Field(gt=0), Parameter(help="Training questions that share one context.")
+    ] = 8
+    held_out: Annotated[
+        int, Field(gt=0), Parameter(help="Held-out questions that the choice is made on.")
+    ] = 8
+    seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of one training context (design: trained short, judged long)."""
+        return self.train_length or min(self.length, max(512, self.length // 8))
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps: one context with its questions each."""
+        return -(-self.samples // self.questions)
+
+
+class RunConfig(Settings):
+    """The whole way: evaluate, tune, evaluate, fold, reload, evaluate, report."""
+
+    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    lengths: Annotated[
+        Lengths,
+        Parameter(help="Prompt lengths to evaluate, in tokens, such as 512,1k,2k.", negative=()),
+    ] = (512, 1024, 2048)
+    length: Annotated[
+        Length | None,
+        Parameter(help="Length at which the scales are judged. [default: the longest]"),
+    ] = None
+    kind: Annotated[
+        Kind, Parameter(help="One scale a head (SEAL-H) or one a channel (SEAL-C).")
+    ] = "channel"
+    train_length: Annotated[
+        Length | None,
+        Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
+    ] = None
+    samples: Annotated[int, Field(gt=0), Parameter(help="Questions asked at each length.")] = 24
+    train_samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
+    seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
+
+    @property
+    def evaluation(self) -> EvaluateConfig:
+        """What is measured, the same for every variant."""
+        return EvaluateConfig(
+            task=self.task, lengths=self.lengths, samples=self.samples, seed=self.seed
+        )
+
+    @property
+    def tuning(self) -> TuneConfig:
+        """What is learned."""
+        return TuneConfig(
+            task=self.task,
+            length=self.length or max(self.lengths),
+            kind=self.kind,
+            train_length=self.train_length,
+            samples=self.train_samples,
+            seed=self.seed,
+        )

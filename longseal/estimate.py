@@ -1,0 +1,115 @@
+"""What a job would cost, before it is done: tokens, steps, memory and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import nn
+
+from longseal.config import EvaluateConfig, TuneConfig
+from longseal.models.arguments import last_logits, new_cache
+from longseal.models.load import LanguageModel
+from longseal.tasks import Task
+from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tuning.memory import activation_bytes
+
+_BACKWARD = 2.2  # a step with its backward pass, in forward passes (weights take no gradient)
+_TIMED_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One stage of a job.
+
+    Attributes:
+        tokens: tokens run through the model (a context counts once for all its questions).
+        steps: optimiser steps.
+        seconds: estimated from one timed forward pass and one timed decoding step.
+        memory: bytes at its peak.
+    """
+
+    stage: str
+    tokens: int
+    steps: int
+    seconds: float
+    memory: int
+
+
+class Estimator:
+    """Estimates stages for one model.
+
+    Seconds of a forward pass over n tokens: the timed pass, times the ratio of the operations
+    2 n (weights + n layers width), the second term being attention's share.
+    """
+
+    def __init__(self, model: LanguageModel, task: Task) -> None:
+        self._model, self._task = model, task
+        self._prompts = Prompts(model)
+        self._weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
+        embedding = model.network.get_input_embeddings()
+        assert isinstance(embedding, nn.Embedding)
+        parameters = sum(p.numel() for p in model.network.parameters())
+        self._matrix = parameters - embedding.weight.numel()
+        self._attention = sum(site.channels for site in model.sites)
+        self._forward, self._decode = self._timed()
+
+    def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
+        """Cost of evaluating one variant: answers are taken to be as long as they may be."""
+        tokens, seconds, longest = 0, 0.0, 0
+        contexts = -(-config.samples // config.questions)
+        for length in config.lengths:
+            prompt = prompt_limit(length, self._model.window, self._task)
+            answers = self._task.max_new_tokens * config.samples
+            tokens += contexts * prompt + answers
+            seconds += contexts * (self._seconds(prompt) + self._task.max_new_tokens * self._decode)
+            longest = max(longest, prompt)
+        return Cost(f"evaluate {variant}", tokens, 0, seconds, self._weights + self._run(longest))
+
+    def tuning(self, config: TuneConfig) -> Cost:
+        """Cost of tuning and of the choice on held-out samples."""
+        limit = prompt_limit(config.context_length, self._model.window, self._task)
+        judged = prompt_limit(config.length, self._model.window, self._task)
+        sample = self._prompts.fit(self._task, limit, config.questions, "estimate")
+        contexts = -(-config.held_out // config.questions)
+        judging = contexts * (self._seconds(judged) + self._task.max_new_tokens * self._decode)
+        return Cost(
+            "tune",
+            config.steps * sample.tokens + 2 * contexts * judged,
+            config.steps,
+            config.steps * _BACKWARD * self._seconds(sample.tokens) + 2 * judging,
+            self._weights
+            + max(activation_bytes(self._model, config.kind, sample), self._run(judged)),
+        )
+
+    def _seconds(self, tokens: int) -> float:
+        return self._forward * self._work(tokens) / self._work(_TIMED_TOKENS)
+
+    def _work(self, tokens: int) -> float:
+        return 2.0 * tokens * (self._matrix + tokens * self._attention)
+
+    def _run(self, tokens: int) -> int:
+        """Bytes of the cache and of one layer's intermediate results over `tokens`."""
+        config = self._model.network.config.get_text_config(decoder=True)
+        size = self._model.network.dtype.itemsize
+        cache = sum(2 * site.n_kv_heads * site.width for site in self._model.sites)
+        width: int = config.hidden_size
+        hidden: int = getattr(config, "intermediate_size", None) or 4 * width
+        return tokens * size * (cache + 8 * width + 3 * hidden)
+
+    @torch.no_grad()
+    def _timed(self) -> tuple[float, float]:
+        """Seconds of a forward pass over 512 tokens and of the decoding step after it."""
+        network, device = self._model.network, self._model.device
+        row = torch.arange(_TIMED_TOKENS, device=device)[None] % 997
+        seconds: list[float] = []
+        for _ in range(2):  # the first pass warms up
+            cache: dict[str, Any] = dict(new_cache(network))
+            for tokens in (row, row[:, :1]):
+                started = monotonic()
+                options = cache | last_logits(network, 1)
+                network(input_ids=tokens, use_cache=True, **options).logits[0, -1, 0].item()
+                seconds.append(monotonic() - started)
+        return seconds[2], seconds[3]

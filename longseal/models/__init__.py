@@ -1,0 +1,1 @@
+"""The model: loading it, and where its heads meet the output projections."""

@@ -1,0 +1,32 @@
+"""How a network's `forward` takes what not every family, or every transformers, takes alike."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
+
+
+def vocabulary_size(network: PreTrainedModel) -> int:
+    """Rows of the input embedding."""
+    embedding = network.get_input_embeddings()
+    assert isinstance(embedding, nn.Embedding)
+    return embedding.num_embeddings
+
+
+def takes(network: PreTrainedModel, name: str) -> bool:
+    """Whether `forward` has an argument called `name`."""
+    return name in inspect.signature(network.forward).parameters
+
+
+def new_cache(network: PreTrainedModel) -> dict[str, DynamicCache]:
+    """An empty cache, under the keyword that this version's `forward` takes it by."""
+    name = "cache" if takes(network, "cache") else "past_key_values"
+    return {name: DynamicCache(config=network.config)}
+
+
+def last_logits(network: PreTrainedModel, places: Tensor | int) -> dict[str, Any]:
+    """Make `lm_head` see only these places (or the last n), where the family can."""
+    return {"logits_to_keep": places} if takes(network, "logits_to_keep") else {}

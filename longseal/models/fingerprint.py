@@ -1,0 +1,100 @@
+"""Telling one base from another: a few weights of every tensor, as numbers.
+
+Numbers rather than a hash, so that the same weights are recognised in another dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from longseal.errors import LongsealError
+
+_SAMPLES = 4
+_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float16, torch.bfloat16)}
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Sampled weights.
+
+    Attributes:
+        dtype: the dtype that the base was loaded in, e.g. `torch.bfloat16`.
+        tensors: by parameter name, the values at `places`.
+    """
+
+    dtype: str
+    tensors: Mapping[str, list[float]]
+
+
+def places(count: int) -> list[int]:
+    """Where a flattened tensor of `count` numbers is sampled: spread evenly, ends left out."""
+    return [count * (2 * i + 1) // (2 * _SAMPLES) for i in range(_SAMPLES)]
+
+
+def fingerprint(network: PreTrainedModel) -> Fingerprint:
+    """Sample every floating-point parameter of a network; tied ones count once."""
+    return Fingerprint(
+        str(network.dtype),
+        {
+            name: _sample(parameter)
+            for name, parameter in network.named_parameters()
+            if parameter.is_floating_point() and parameter.numel()
+        },
+    )
+
+
+def check(
+    recorded: Fingerprint, dtype: torch.dtype, sampled: Callable[[str], list[float] | None]
+) -> None:
+    """Compare a recorded base with the one at hand, over the tensors that both have.
+
+    In the same dtype every value has to be equal; in another one it may differ by one rounding.
+
+    Args:
+        recorded: what the adapter was made for.
+        dtype: of the weights at hand.
+        sampled: the values at hand of the tensor with that name, None where there is none.
+
+    Raises:
+        LongsealError: the weights are another base's.
+    """
+    dtypes = {_DTYPES.get(recorded.dtype, torch.bfloat16), dtype}
+    slack = max(torch.finfo(d).eps for d in dtypes) if len(dtypes) > 1 else 0.0
+    compared = 0
+    for name, values in recorded.tensors.items():
+        present = sampled(name)
+        if present is None:
+            continue
+        compared += 1
+        for was, now in zip(values, present, strict=True):
+            if abs(was - now) > slack * (abs(was) + 1e-6):
+                raise LongsealError(
+                    f"the adapter was made for another base: {name} holds other weights here. "
+                    "Use the base that the adapter names, or tune this model anew"
+                )
+    if compared < len(recorded.tensors) // 2 + 1:
+        raise LongsealError(
+            f"the adapter was made for another base: {compared} of its "
+            f"{len(recorded.tensors)} tensors are here by name"
+        )
+
+
+def check_network(recorded: Fingerprint, network: PreTrainedModel) -> None:
+    """Compare a recorded base with a loaded one (see `check`)."""
+    parameters = dict(network.named_parameters())
+
+    def sampled(name: str) -> list[float] | None:
+        return _sample(parameters[name]) if name in parameters else None
+
+    check(recorded, network.dtype, sampled)
+
+
+def _sample(tensor: Tensor) -> list[float]:
+    flat = tensor.detach().flatten()
+    values = flat[torch.tensor(places(flat.numel()), device=flat.device)]
+    return [float(value) for value in values.float()]

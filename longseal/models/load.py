@@ -1,0 +1,184 @@
+"""Load a causal language model from a hub id, a folder or a GGUF file."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import HFValidationError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from longseal.config import LoadConfig
+from longseal.errors import LongsealError
+from longseal.models.default import default_model
+from longseal.models.sites import Site, find_sites
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A frozen network, its tokenizer, and where its heads meet the output projections.
+
+    Attributes:
+        source: what was asked for: a hub id, a folder or a GGUF file.
+        window: tokens the model was made for, or None where it does not say.
+    """
+
+    source: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    sites: tuple[Site, ...]
+    window: int | None
+
+    @property
+    def device(self) -> torch.device:
+        """Where inputs have to be."""
+        return self.network.device
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Tokens at which the model's own generation settings, or its tokenizer, stop."""
+        config = self.network.generation_config
+        eos = None if config is None else config.eos_token_id
+        ids = set(eos if isinstance(eos, list) else [] if eos is None else [eos])
+        if self.tokenizer.eos_token_id is not None:
+            ids.add(self.tokenizer.eos_token_id)
+        return frozenset(ids)
+
+
+def load(
+    source: str | Path | None = None, config: LoadConfig | None = None, **fields: Any
+) -> LanguageModel:
+    """Load a model for evaluation or tuning: frozen, without dropout, never quantised.
+
+    Args:
+        source: hub id, folder or `.gguf` file; SmolLM2-135M-Instruct where it is None.
+        config: settings; or give its fields as keywords.
+
+    Raises:
+        LongsealError: nothing usable is there.
+    """
+    config = config or LoadConfig(**fields)
+    source = str(source) if source is not None else str(default_model())
+    place, options = _locate(source)
+    options["trust_remote_code"] = config.trust_remote_code
+    device = pick_device(config.device)
+    with _Quiet():
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(place, **options)
+            network = AutoModelForCausalLM.from_pretrained(
+                place, dtype=_dtype(config.dtype), use_safetensors=True, **options
+            )
+        except (
+            OSError,
+            ValueError,
+            HFValidationError,
+            ImportError,
+            KeyError,
+            RuntimeError,
+        ) as error:
+            raise LongsealError(_explain(source, error)) from error
+    if "gguf_file" in options:
+        _forget_packing(network)
+    network.requires_grad_(False)
+    network.eval()
+    torch.nn.Module.to(network, device)
+    return LanguageModel(source, network, tokenizer, find_sites(network), window(network))
+
+
+def window(network: PreTrainedModel) -> int | None:
+    """Tokens the model's positions were made for (its config), or None where it does not say."""
+    text = network.config.get_text_config(decoder=True)
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called `name`; for "auto" the best one that is there.
+
+    Raises:
+        LongsealError: it is not there.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.backends.mps.is_available():
+            name = "mps"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise LongsealError(f"device {name!r} is not available here: try --device cpu") from error
+    return device
+
+
+def _locate(source: str) -> tuple[str, dict[str, Any]]:
+    """What to hand to transformers: the place, and the GGUF file's name in it."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LongsealError(f"{source} is no model: the folder has no config.json")
+        return str(path), {}
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise LongsealError(f"{source} does not exist: check the path of the GGUF file")
+        return str(path.parent), {"gguf_file": path.name}
+    if path.exists():
+        raise LongsealError(f"{source} is neither a folder nor a .gguf file")
+    if path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+        raise LongsealError(f"{source} does not exist: check the path")
+    return source, {}
+
+
+def _dtype(name: str) -> str | torch.dtype:
+    dtype = getattr(torch, name, name)
+    assert isinstance(dtype, str | torch.dtype)
+    return dtype
+
+
+def _explain(source: str, error: Exception) -> str:
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+    if Path(source).expanduser().exists():
+        return f"{source} cannot be loaded: {first}"
+    return (
+        f"{source} cannot be loaded: it is neither a path here nor a model that the hub gives "
+        f"(misspelt, private, or no connection). {first}"
+    )
+
+
+def _forget_packing(network: PreTrainedModel) -> None:
+    """Undo transformers' flag that a model from a GGUF is quantised: its weights are plain."""
+    for name in ("hf_quantizer", "quantization_method"):
+        if hasattr(network, name):
+            delattr(network, name)
+    vars(network)["is_quantized"] = False
+    if hasattr(network.config, "quantization_config"):
+        del network.config.quantization_config
+
+
+class _Quiet:
+    """Silence transformers' bars and warnings while a model loads; longseal speaks for itself."""
+
+    def __enter__(self) -> None:
+        self._verbosity = transformers_logging.get_verbosity()
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        logging.getLogger("transformers").addFilter(_drop)
+
+    def __exit__(self, *exception: object) -> None:
+        transformers_logging.set_verbosity(self._verbosity)
+        logging.getLogger("transformers").removeFilter(_drop)
+
+
+def _drop(_: logging.LogRecord) -> bool:
+    return False

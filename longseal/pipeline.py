@@ -1,0 +1,122 @@
+"""The whole way through the house: evaluate, tune, evaluate, fold, reload, evaluate, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from longseal.config import RunConfig
+from longseal.evaluation import Accuracy, Evaluation, evaluate
+from longseal.fold import Folded, fold
+from longseal.measure import peak_memory
+from longseal.models.load import LanguageModel, load
+from longseal.progress import Bar, bars
+from longseal.report import report
+from longseal.run_folder import RunFolder
+from longseal.scales import Adapter
+from longseal.tasks import Task
+from longseal.tasks import task as task_named
+from longseal.tasks.prompt import Prompts, check_lengths
+from longseal.tuning import tune
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found and where it left it.
+
+    Attributes:
+        accuracy: of base, tuned and folded, at each length.
+        adapter: the scales that were chosen.
+        folded: the checkpoint that holds them, reloaded and checked.
+        folder: the run folder: `adapter/`, `model/`, `report.html`, `results.jsonl`.
+    """
+
+    accuracy: tuple[Accuracy, ...]
+    adapter: Adapter
+    folded: Folded
+    folder: RunFolder
+
+
+def run(
+    model: LanguageModel,
+    folder: str | Path,
+    config: RunConfig | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    bar: Bar | None = None,
+    **fields: Any,
+) -> Outcome:
+    """Do the whole job for one model, and leave everything in one folder.
+
+    Args:
+        folder: the run folder; it is made once the settings have been found good.
+        config: settings; or give its fields as keywords.
+        resume: go on with an interrupted run; what it has done is not done again.
+        overwrite: throw an earlier run away first.
+        bar: where progress is shown.
+
+    Raises:
+        LongsealError: a length is beyond the window or too short, or the folder is taken.
+    """
+    config = config or RunConfig(**fields)
+    task = task_named(config.task)
+    lengths = (*config.lengths, config.tuning.length, config.tuning.context_length)
+    check_lengths(Prompts(model), task, lengths, model.window)
+    opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
+    with bars() if bar is None else nullcontext(bar) as shown:
+        return _stages(model, opened, config, task, shown)
+
+
+def _stages(
+    model: LanguageModel, folder: RunFolder, config: RunConfig, task: Task, bar: Bar
+) -> Outcome:
+    def timed(stage: str, work: Callable[[], _Result]) -> _Result:
+        started = monotonic()
+        result = work()
+        seconds = round(monotonic() - started, 1)
+        memory = peak_memory(model.device)
+        folder.log.append(
+            {"event": "stage", "stage": stage, "seconds": seconds, "peak_memory": memory}
+        )
+        return result
+
+    def measured(network: LanguageModel, variant: str) -> Evaluation:
+        return timed(
+            f"evaluate {variant}",
+            lambda: evaluate(
+                network, task, config.evaluation, variant=variant, log=folder.log, bar=bar
+            ),
+        )
+
+    def tuned() -> Adapter:
+        if folder.adapter.exists():
+            return Adapter.load(folder.adapter)
+        made = tune(model, task, config.tuning, folder=folder.steps, log=folder.log, bar=bar)
+        made.save(folder.adapter)
+        return made
+
+    def folded() -> Folded:
+        if not folder.model.exists():
+            made = fold(model, adapter, folder.model)
+            values = {"rounding": made.rounding, "logit_difference": made.logit_difference}
+            folder.log.append({"event": "fold", **values})
+        return Folded.read(folder.model)
+
+    base = measured(model, "base")
+    adapter = timed("tune", tuned)
+    with adapter.attached(model):
+        scaled = measured(model, "tuned")
+    checkpoint = timed("fold", folded)
+    dtype = str(model.network.dtype).removeprefix("torch.")
+    reloaded = load(checkpoint.path, dtype=dtype, device=str(model.device))
+    served = measured(reloaded, "folded")
+    report(folder.path)
+    cases = base.cases + scaled.cases + served.cases
+    return Outcome(Evaluation(cases).accuracy(), adapter, checkpoint, folder)

@@ -1,0 +1,133 @@
+"""What a run folder holds, read back from what the steps wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from longseal.errors import LongsealError
+from longseal.evaluation.results import Case, Evaluation, case_from
+from longseal.files import Log, read_json
+from longseal.scales import Adapter
+
+_VARIANTS = ("base", "tuned", "folded")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate's figures on held-out samples; step 0 is the unchanged base.
+
+    Attributes:
+        accuracy: share of right answers, None where it was not measured.
+        loss: nats a token, None where it was not measured.
+    """
+
+    step: int
+    strength: float
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage cost over all sessions: seconds, and bytes at the highest point."""
+
+    name: str
+    seconds: float
+    peak_memory: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """A run folder; what it lacks is empty or None.
+
+    Attributes:
+        config: the settings, as `config.json` has them.
+        sessions: one record a call of longseal, the first one first.
+        evaluation: every case; variants in the order base, tuned, folded, lengths rising.
+        steps: one record a training step (`step`, `loss` in nats a token, `tokens`).
+        fold: `rounding` and `logit_difference`.
+    """
+
+    config: Mapping[str, Any]
+    sessions: tuple[Mapping[str, Any], ...]
+    evaluation: Evaluation
+    steps: tuple[Mapping[str, Any], ...]
+    judged: tuple[Judged, ...]
+    stages: tuple[Stage, ...]
+    fold: Mapping[str, Any] | None
+    adapter: Adapter | None
+
+    @classmethod
+    def read(cls, folder: Path) -> Contents:
+        """Read a run folder, be it whole, interrupted, or of one step alone.
+
+        Raises:
+            LongsealError: there is no such folder, no result in it, or a damaged one.
+        """
+        if not folder.is_dir():
+            raise LongsealError(f"{folder} does not exist: name the folder of a run")
+        results = folder / "results.jsonl"
+        if not results.exists():
+            raise LongsealError(
+                f"{folder} holds no results.jsonl: name the folder that was given as --out"
+            )
+        config, adapter = folder / "config.json", folder / "adapter"
+        try:
+            events = _by_event(Log(results).read())
+            contents = cls(
+                config=read_json(config) if config.exists() else {},
+                sessions=tuple(events.get("session", ())),
+                evaluation=Evaluation(_cases(events.get("case", ()))),
+                steps=tuple({r["step"]: r for r in events.get("step", ())}.values()),
+                judged=_judged(events),
+                stages=_stages(events.get("stage", ())),
+                fold=events["fold"][-1] if "fold" in events else None,
+                adapter=Adapter.load(adapter) if adapter.exists() else None,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LongsealError(
+                f"{results} is damaged: {error!r}. Repair or remove that line"
+            ) from error
+        if not (contents.evaluation.cases or contents.steps or contents.judged):
+            raise LongsealError(
+                f"{results} holds no cases and no training steps yet: run the evaluation first"
+            )
+        return contents
+
+
+def _by_event(records: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    events: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        events.setdefault(record["event"], []).append(record)
+    return events
+
+
+def _cases(records: Iterable[Mapping[str, Any]]) -> tuple[Case, ...]:
+    rank = {name: place for place, name in enumerate(_VARIANTS)}
+    cases = map(case_from, records)
+    return tuple(sorted(cases, key=lambda c: (rank.get(c.variant, len(rank)), c.variant, c.length)))
+
+
+def _judged(events: Mapping[str, Iterable[Mapping[str, Any]]]) -> tuple[Judged, ...]:
+    """One a candidate: accuracy and loss are logged as two lines."""
+    found: dict[tuple[int, float], Judged] = {}
+    for by in ("accuracy", "loss"):
+        for record in events.get(f"held-out {by}", ()):
+            key = record["step"], record["strength"]
+            found[key] = replace(found.get(key, Judged(*key)), **{by: record[by]})
+    return tuple(found[key] for key in sorted(found))
+
+
+def _stages(records: Iterable[Mapping[str, Any]]) -> tuple[Stage, ...]:
+    """One a name: a resumed run has worked on a stage more than once."""
+    stages: dict[str, Stage] = {}
+    for record in records:
+        name, peak = record["stage"], record.get("peak_memory")
+        before = stages.get(name, Stage(name, 0.0, None))
+        peaks = [p for p in (before.peak_memory, peak) if p is not None]
+        seconds = before.seconds + record["seconds"]
+        stages[name] = Stage(name, seconds, max(peaks, default=None))
+    return tuple(stages.values())

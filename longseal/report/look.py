@@ -1,0 +1,71 @@
+"""What all charts share: colours, type, size, and how they are saved, offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import altair as alt
+
+from longseal.errors import LongsealError
+from longseal.files import new_file
+
+Chart = alt.Chart | alt.LayerChart
+
+#: Colours that are told apart by colour-blind readers, on white and on black.
+GREY, BLUE, ORANGE = "#858b95", "#2f7fd8", "#e2761b"
+
+_CONFIG = alt.Config(
+    font="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
+    background="white",
+    padding=8,
+    view=alt.ViewConfig(stroke=None, continuousWidth=680, discreteWidth=680),
+    axis=alt.AxisConfig(
+        labelFontSize=12,
+        titleFontSize=12,
+        titleFontWeight="normal",
+        titlePadding=8,
+        labelColor="#555",
+        titleColor="#555",
+        gridColor="#e4e4e0",
+        domainColor="#bbb",
+        tickColor="#bbb",
+    ),
+    legend=alt.LegendConfig(
+        orient="top",
+        labelFontSize=12,
+        titleFontSize=12,
+        titleFontWeight="normal",
+        labelColor="#333",
+        titleColor="#555",
+        symbolSize=90,
+    ),
+    text=alt.MarkConfig(color="#333"),
+)
+_FORMATS: dict[str, Literal["png", "svg", "html"]] = {
+    ".png": "png",
+    ".svg": "svg",
+    ".html": "html",
+}
+
+
+def finish(chart: Chart, height: int) -> Chart:
+    """In a page a chart is as wide as its place, in a picture 680 pixels."""
+    finished: Chart = chart.properties(width="container", height=height, config=_CONFIG)
+    return finished
+
+
+def save_chart(chart: Chart, path: str | Path) -> None:
+    """Write a chart as .png (twice the size, for sharp screens), .svg or .html.
+
+    Raises:
+        LongsealError: the suffix is another, or the file cannot be written.
+    """
+    path = Path(path)
+    kind = _FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise LongsealError(f"{path} has no known format: end its name in {', '.join(_FORMATS)}")
+    with new_file(path) as partial:
+        chart.save(
+            str(partial), format=kind, scale_factor=2 if kind == "png" else 1, inline=kind == "html"
+        )

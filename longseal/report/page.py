@@ -1,0 +1,164 @@
+"""One HTML page that says what a run found; it opens offline and fetches nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from longseal.files import new_file
+from longseal.report import charts, wording
+from longseal.report.contents import Contents
+from longseal.report.look import Chart
+
+_EXAMPLES = 4
+_CLIP = 800  # characters of an example's answer
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart in the page, with what it shows in words."""
+
+    title: str
+    caption: str
+    spec: dict[str, Any]
+
+
+def report(folder: str | Path) -> Path:
+    """Write `report.html` into a run folder: the results, how they came about, how to repeat them.
+
+    Sections that the folder has no data for are left out.
+
+    Raises:
+        LongsealError: the folder is missing, holds no results, or cannot be written to.
+    """
+    folder = Path(folder)
+    contents = Contents.read(folder)
+    text = _environment().get_template("page.html.j2").render(_view(contents), bundle=_bundle())
+    path = folder / "report.html"
+    with new_file(path) as partial:
+        partial.write_text(text, "utf-8")
+    return path
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("longseal.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        percent=wording.percent,
+        interval=wording.interval,
+        duration=wording.duration,
+        gigabytes=lambda size: f"{size / 1e9:.2f} GB",
+        thousands=lambda number: f"{number:,}",
+        clip=lambda text: text if len(text) <= _CLIP else f"{text[:_CLIP]} …",
+        command=shlex.join,
+        indented=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+    )
+    return environment
+
+
+@cache
+def _bundle() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed as one script, in the version that the charts are made for."""
+    version = alt.SCHEMA_VERSION.removeprefix("v").rsplit(".", 1)[0]
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    return Markup(script.replace("</script", r"<\/script").replace("<!--", r"<\!--"))
+
+
+def _view(contents: Contents) -> dict[str, Any]:
+    """All that the template shows."""
+    accuracies = contents.evaluation.accuracy()
+    compared = wording.changes(contents.evaluation)
+    adapter = contents.adapter
+    settings = dict(contents.config) or (adapter.record.get("settings", {}) if adapter else {})
+    return {
+        "headline": wording.headline(contents),
+        "model": contents.config.get("model") or (adapter.base if adapter else None),
+        "tasks": list(dict.fromkeys(c.task for c in contents.evaluation.cases)),
+        "lengths": sorted({a.length for a in accuracies}),
+        "variants": list(dict.fromkeys(a.variant for a in accuracies)),
+        "accuracies": {(a.variant, a.length): a for a in accuracies},
+        "figures": _figures(contents),
+        "adapter": adapter,
+        "reach": _reach(contents),
+        "steps": contents.steps,
+        "judged": contents.judged,
+        "fold": contents.fold,
+        "stages": contents.stages,
+        "changes": compared,
+        "gained": wording.spread_out(compared.gained, _EXAMPLES) if compared else [],
+        "lost": wording.spread_out(compared.lost, 1) if compared else [],
+        "sessions": contents.sessions,
+        "seeds": sorted({c.seed for c in contents.evaluation.cases}),
+        "settings": settings,
+    }
+
+
+def _reach(contents: Contents) -> tuple[float, float] | None:
+    """The smallest and the largest scale."""
+    if contents.adapter is None:
+        return None
+    deltas = contents.adapter.scales.deltas.values()
+    return 1 + min(float(d.min()) for d in deltas), 1 + max(float(d.max()) for d in deltas)
+
+
+def _figures(contents: Contents) -> list[Figure]:
+    figures = []
+    if contents.evaluation.cases:
+        figures.append(
+            _figure(
+                "Accuracy over length",
+                "Share of questions answered right by free generation. Bars: 95% intervals "
+                "(Wilson). Points at one length stand side by side so that none hides another.",
+                charts.accuracy_chart(contents.evaluation.accuracy()),
+            )
+        )
+    scales = contents.adapter.scales if contents.adapter else None
+    if scales is not None and not scales.unchanged:
+        figures.append(
+            _figure(
+                "Scale of every head",
+                "Orange speaks louder than in the base, blue more softly; grey is 1, unchanged."
+                + (" Shown: the mean of a head's channels." if scales.kind == "channel" else ""),
+                charts.scales_chart(scales),
+            )
+        )
+        if scales.kind == "channel":
+            figures.append(
+                _figure(
+                    "Spread of the channels in every head",
+                    "Darker heads have channels that were changed more unlike one another.",
+                    charts.spread_chart(scales),
+                )
+            )
+    if contents.steps:
+        figures.append(
+            _figure(
+                "Training",
+                "Loss at answer tokens. Above the plot: how many held-out questions the candidates "
+                "of that step answered right, at strength 1 or the one named.",
+                charts.training_chart(contents.steps, contents.judged),
+            )
+        )
+    return figures
+
+
+def _figure(title: str, caption: str, chart: Chart) -> Figure:
+    """The page has its own colours, light or dark: a chart's background is left to it."""
+    spec = chart.to_dict()
+    spec["config"]["background"] = "transparent"
+    return Figure(title, caption, spec)

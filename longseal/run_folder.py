@@ -1,0 +1,112 @@
+"""The folder that a run leaves behind: opened once, refused or resumed after."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from longseal.config import Settings
+from longseal.errors import LongsealError
+from longseal.files import Log, clear_errors, read_json, write_json
+from longseal.measure import session
+from longseal.models.load import LanguageModel
+
+_CONFIG = "config.json"
+_MADE = (_CONFIG, "results.jsonl", "report.html", "adapter", "model", "steps")
+
+
+class RunFolder:
+    """`config.json`, `results.jsonl`, `steps/`, `adapter/`, `model/` and `report.html`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.adapter = path / "adapter"
+        self.model = path / "model"
+        self.steps = path / "steps"
+        self.report = path / "report.html"
+        self.log = Log(path / "results.jsonl")
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        model: LanguageModel,
+        config: Settings,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        **more: Any,
+    ) -> RunFolder:
+        """Make the folder, or go on with it.
+
+        Args:
+            model, config: what the results depend on; kept in `config.json`.
+            resume: go on where an interrupted run of the same settings stopped.
+            overwrite: throw an earlier run away first; other files in the folder are left alone.
+            more: further JSON values that the results depend on.
+
+        Raises:
+            LongsealError: the folder is taken, is of other settings, or cannot be written.
+        """
+        refuse_taken(path, resume=resume, overwrite=overwrite)
+        settings = {
+            "model": model.source,
+            "dtype": str(model.network.dtype).removeprefix("torch."),
+            **more,
+            **config.model_dump(mode="json"),
+        }
+        if overwrite:
+            _clear(path)
+        if (path / _CONFIG).is_file():
+            _compare(path, settings)
+        else:
+            write_json(path / _CONFIG, settings)
+        with clear_errors(path), NamedTemporaryFile(dir=path):
+            folder = cls(path)
+        folder.log.append(session(model.device))
+        return folder
+
+
+def refuse_taken(path: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that a run would not be allowed to write to; nothing is changed.
+
+    Raises:
+        LongsealError: it is a file, holds a run that is neither resumed nor overwritten, or holds
+            something that is no run.
+    """
+    if path.exists() and not path.is_dir():
+        raise LongsealError(f"{path} is a file: name a folder with --out")
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    if not (path / _CONFIG).is_file():
+        raise LongsealError(f"{path} holds files that are no run: name another folder with --out")
+    if not (resume or overwrite):
+        raise LongsealError(
+            f"{path} holds a run already: add --resume to go on with it, --overwrite to throw it "
+            "away, or name another folder with --out"
+        )
+
+
+def _clear(path: Path) -> None:
+    with clear_errors(path):
+        for name in _MADE:
+            made = path / name
+            if made.is_dir():
+                shutil.rmtree(made)
+            else:
+                made.unlink(missing_ok=True)
+
+
+def _compare(path: Path, settings: Mapping[str, Any]) -> None:
+    before = read_json(path / _CONFIG)
+    if before == settings:
+        return
+    for name in sorted(before.keys() | settings.keys()):
+        if before.get(name) != settings.get(name):
+            raise LongsealError(
+                f"{path} cannot be resumed with other settings: {name} was {before.get(name)} and "
+                f"is {settings.get(name)} now. Use the same settings, or another --out"
+            )

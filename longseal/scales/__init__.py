@@ -1,0 +1,6 @@
+"""The learnable tensors, attaching and detaching them, the adapter on disk."""
+
+from longseal.scales.adapter import Adapter
+from longseal.scales.scales import Scales
+
+__all__ = ["Adapter", "Scales"]

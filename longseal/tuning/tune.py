@@ -1,0 +1,132 @@
+"""Learn how strongly each head, or each of its channels, should speak."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from longseal.config import Kind, TuneConfig
+from longseal.files import Log
+from longseal.models.load import LanguageModel
+from longseal.progress import Bar, bars
+from longseal.scales import Adapter, Scales
+from longseal.tasks import Task
+from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tuning.choose import Candidate, Judge, choose
+from longseal.tuning.memory import checkpointing, needs_checkpointing
+from longseal.tuning.step import loss
+from longseal.tuning.trajectory import Optimisation, Trajectory
+
+#: How far a scale may go in a whole run: the learning rates of all steps together.
+MOVEMENT: dict[Kind, float] = {"channel": 0.32, "head": 0.6}
+
+
+def tune(
+    model: LanguageModel,
+    task: Task,
+    config: TuneConfig | None = None,
+    *,
+    folder: Path | None = None,
+    log: Log | None = None,
+    bar: Bar | None = None,
+    **fields: Any,
+) -> Adapter:
+    """Tune scales on short contexts with many questions each, and choose them at the wanted length.
+
+    Paper section 3, with design decisions 6 to 9 in the place of its settings: AdamW on the deltas
+    alone, loss at answer positions only, step and strength chosen on held-out samples. A model that
+    answers every held-out question as it is gets an adapter that changes nothing.
+
+    Args:
+        config: settings; or give its fields as keywords.
+        folder: where every step is kept; steps that are there already are not made again.
+        log: where losses and held-out scores are kept.
+        bar: where progress is shown.
+
+    Raises:
+        LongsealError: a length is beyond the model's window, or too short for the task.
+    """
+    config = config or TuneConfig(task=task.name, **fields)
+    prompts = Prompts(model)
+    started = monotonic()
+    judge = _judge(model, task, prompts, config, log)
+    trajectory = Trajectory(folder)
+    with bars() if bar is None else nullcontext(bar) as shown:
+        work = shown.add_task("judge the base", total=1)
+        unchanged = judge.judge([], 0, 0.0, "accuracy")
+        shown.update(work, advance=1)
+        stopped = None
+        if unchanged.accuracy != 1.0:
+            stopped = _train(model, task, prompts, config, trajectory, log, shown)
+        work = shown.add_task("choose on held-out samples", total=1)
+        chosen = choose(judge, trajectory.scales, unchanged)
+        shown.update(work, advance=1)
+    record = {
+        "task": task.name,
+        "settings": config.model_dump(mode="json"),
+        "steps": len(trajectory.scales),
+        "chosen": asdict(chosen),
+        "held_out_base": unchanged.accuracy,
+        "stopped": stopped,
+        "seconds": round(monotonic() - started, 1),
+    }
+    return Adapter.of(model, _scales(config.kind, model, trajectory, chosen), record)
+
+
+def _train(
+    model: LanguageModel,
+    task: Task,
+    prompts: Prompts,
+    config: TuneConfig,
+    trajectory: Trajectory,
+    log: Log | None,
+    bar: Bar,
+) -> str | None:
+    """Make the steps that are missing. Returns why it ended early, None where it did not."""
+    optimisation = Optimisation.of(config.kind, model.sites)
+    trajectory.resume(optimisation)
+    limit = prompt_limit(config.context_length, model.window, task)
+    work = bar.add_task("tune", total=config.steps, completed=len(trajectory.scales))
+    saving: AbstractContextManager[None] = nullcontext()
+    for step in range(len(trajectory.scales), config.steps):
+        seed = f"train/{config.seed}/{task.name}/{config.context_length}/{step}"
+        encoded = prompts.fit(task, limit, config.questions, seed)
+        if step == len(trajectory.scales) and needs_checkpointing(model, config.kind, encoded):
+            saving = checkpointing(model.network)
+        with saving, optimisation.scales.attached(model.network):
+            value = loss(model, encoded, backward=True)
+        optimisation.step(_rate(config, step))
+        if not (isfinite(value) and optimisation.scales.finite):
+            return f"the loss or a scale was not finite in step {step + 1}: kept step {step}"
+        trajectory.keep(optimisation)
+        if log is not None:
+            log.append({"event": "step", "step": step + 1, "loss": value, "tokens": encoded.length})
+        bar.update(work, advance=1)
+    return None
+
+
+def _rate(config: TuneConfig, step: int) -> float:
+    """The learning rate of a step (from 0): falls in a line to 0, all steps' sum is the budget."""
+    return MOVEMENT[config.kind] * 2 * (config.steps - step) / (config.steps * (config.steps + 1))
+
+
+def _judge(
+    model: LanguageModel, task: Task, prompts: Prompts, config: TuneConfig, log: Log | None
+) -> Judge:
+    limit = prompt_limit(config.length, model.window, task)
+    whole, rest = divmod(config.held_out, config.questions)
+    held_out = [
+        prompts.fit(task, limit, asked, f"held-out/{config.seed}/{task.name}/{config.length}/{i}")
+        for i, asked in enumerate([config.questions] * whole + [rest] * bool(rest))
+    ]
+    return Judge(model, task, prompts, held_out, log)
+
+
+def _scales(kind: Kind, model: LanguageModel, trajectory: Trajectory, chosen: Candidate) -> Scales:
+    if chosen.step == 0:
+        return Scales.zeros(kind, model.sites)
+    return trajectory.scales[chosen.step - 1].times(chosen.strength)

@@ -1,0 +1,38 @@
+# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer, and nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/installed
+DEMO := $(BIN)/longseal run --lengths 512,1k,2k --samples 16 --out runs/demo --resume
+
+.PHONY: demo demo-short test test-fast lint types figures clean
+
+demo: $(INSTALLED)  ## The main job on a real model; a second call reuses what is there.
+	$(DEMO)
+
+demo-short: $(INSTALLED)  ## The same in little, for CI.
+	$(BIN)/longseal run --lengths 512 --samples 8 --train-samples 48 --out runs/demo-short --overwrite
+
+test: $(INSTALLED)  ## All tests; those marked slow use the real model.
+	$(BIN)/pytest -q
+
+test-fast: $(INSTALLED)  ## The tests that need no real model.
+	$(BIN)/pytest -q -m "not slow"
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+figures: $(INSTALLED)  ## The figures of docs/results.md, about 25 minutes on two cores.
+	$(BIN)/python benchmarks/lines.py
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv runs

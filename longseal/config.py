@@ -67,7 +67,7 @@ class LoadConfig(Settings):
 class EvaluateConfig(Settings):
     """What is measured: `samples` questions at each length, several to a context."""
 
-    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
     lengths: Annotated[
         Lengths, Parameter(help="Prompt lengths in tokens, such as 512,1k,2k.", negative=())
     ] = (512, 1024, 2048)
@@ -79,7 +79,7 @@ class EvaluateConfig(Settings):
 class TuneConfig(Settings):
     """What is learned, from what, and where it is judged."""
 
-    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
     length: Annotated[
         Length, Parameter(help="Length at which the scales are judged, such as 2k.")
     ] = 2048
@@ -113,7 +113,7 @@ class TuneConfig(Settings):
 class RunConfig(Settings):
     """The whole way: evaluate, tune, evaluate, fold, reload, evaluate, report."""
 
-    task: Annotated[str, Parameter(help="What to retrieve.")] = "lines"
+    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
     lengths: Annotated[
         Lengths,
         Parameter(help="Prompt lengths to evaluate, in tokens, such as 512,1k,2k.", negative=()),
@@ -130,6 +130,7 @@ class RunConfig(Settings):
         Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
     ] = None
     samples: Annotated[int, Field(gt=0), Parameter(help="Questions asked at each length.")] = 24
+    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
     train_samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
@@ -137,7 +138,11 @@ class RunConfig(Settings):
     def evaluation(self) -> EvaluateConfig:
         """What is measured, the same for every variant."""
         return EvaluateConfig(
-            task=self.task, lengths=self.lengths, samples=self.samples, seed=self.seed
+            task=self.task,
+            lengths=self.lengths,
+            samples=self.samples,
+            questions=self.questions,
+            seed=self.seed,
         )
 
     @property

@@ -82,6 +82,8 @@ def _stages(
         result = work()
         seconds = round(monotonic() - started, 1)
         memory = peak_memory(model.device)
+        if not bar.console.is_terminal:  # no bars there: say at least what is done
+            bar.console.print(f"{stage}: done in {seconds:.0f} s")
         folder.log.append(
             {"event": "stage", "stage": stage, "seconds": seconds, "peak_memory": memory}
         )

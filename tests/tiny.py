@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -12,6 +14,12 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
+
+from longseal.models.load import LanguageModel
+from longseal.scales import Scales
+from longseal.tasks import Sample
+from longseal.tasks.lines import Lines
+from longseal.tasks.prompt import EncodedSample
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|turn|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n"
@@ -31,6 +39,7 @@ LLAMA = {
     "max_position_embeddings": 4096,
     "tie_word_embeddings": True,
 }
+UNTIED = LLAMA | {"tie_word_embeddings": False}
 GPT2 = {
     "model_type": "gpt2",
     "n_embd": 48,
@@ -81,7 +90,8 @@ def network(config: dict[str, object], seed: int = 0) -> PreTrainedModel:
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             noise = torch.randn(parameter.shape, generator=random)
-            parameter.copy_(1 + 0.3 * noise if "norm" in name and "weight" in name else 0.2 * noise)
+            norm = name.endswith("weight") and ("norm" in name or ".ln_" in name)
+            parameter.copy_(1 + 0.3 * noise if norm else 0.2 * noise)
     made.eval()
     return made
 
@@ -99,3 +109,55 @@ def save(
     network(config, seed).to(dtype).save_pretrained(folder, max_shard_size=shard)
     tokenizer(template).save_pretrained(folder)
     return folder
+
+
+def projections(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
+    """The output projections by name, known beforehand for these families."""
+    ends = (".o_proj", ".attn.c_proj")
+    return {name: module for name, module in network.named_modules() if name.endswith(ends)}
+
+
+def random_scales(model: LanguageModel, kind: str, spread: float = 0.3, seed: int = 5) -> Scales:
+    """Scales that are all different."""
+    random = torch.Generator().manual_seed(seed)
+    zeros = Scales.zeros(kind, model.sites)
+    deltas = {n: spread * torch.randn(d.shape, generator=random) for n, d in zeros.deltas.items()}
+    return Scales(kind, zeros.sites, deltas)
+
+
+def factors(scales: Scales, name: str, width: int) -> torch.Tensor:
+    """What the input channels of a projection are multiplied by, worked out again."""
+    delta = scales.deltas[name]
+    return 1 + (delta if delta.shape[1] == width else delta.repeat(1, width)).flatten()
+
+
+def tokens(count: int, seed: int = 0) -> list[int]:
+    """Random tokens, special ones left out."""
+    random = torch.Generator().manual_seed(seed)
+    return torch.randint(4, len(tokenizer()), (count,), generator=random).tolist()
+
+
+def encoded(
+    context: int = 40, blocks: Sequence[tuple[int, int]] = ((5, 4), (9, 6), (3, 1))
+) -> EncodedSample:
+    """A context with questions and answers of the given numbers of random tokens."""
+    return EncodedSample(
+        context=tuple(tokens(context)),
+        questions=tuple(tuple(tokens(q, 10 + i)) for i, (q, _) in enumerate(blocks)),
+        answers=tuple(tuple(tokens(a, 20 + i)) for i, (_, a) in enumerate(blocks)),
+        source=Sample("", ()),
+    )
+
+
+class ShortLines(Lines):
+    """LongEval's lines with few new tokens: a random model's babble need not be long."""
+
+    max_new_tokens = 6
+
+
+class Chance(ShortLines):
+    """Calls one answer in three right, by its checksum: a random model gets some, and can gain."""
+
+    def score(self, prediction: str, expected: str) -> dict[str, bool]:
+        right = sha256((prediction + expected).encode()).digest()[0] % 3 == 0
+        return {"last": right, "first": right, "contains": right}

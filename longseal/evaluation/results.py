@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import binomtest
-
 
 @dataclass(frozen=True)
 class Case:
@@ -75,6 +73,8 @@ class Evaluation:
 
 
 def _accuracy(variant: str, length: int, answers: Iterable[bool]) -> Accuracy:
+    from scipy.stats import binomtest  # a second to import: only where it is used
+
     right = list(answers)
     interval = binomtest(sum(right), len(right)).proportion_ci(method="wilson")
     return Accuracy(variant, length, sum(right), len(right), interval.low, interval.high)

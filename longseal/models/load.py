@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,7 @@ def load(
     place, options = _locate(source)
     options["trust_remote_code"] = config.trust_remote_code
     device = pick_device(config.device)
-    with _Quiet():
+    with _quiet(local=Path(place).exists()):
         try:
             tokenizer = AutoTokenizer.from_pretrained(place, **options)
             network = AutoModelForCausalLM.from_pretrained(
@@ -166,19 +168,13 @@ def _forget_packing(network: PreTrainedModel) -> None:
         del network.config.quantization_config
 
 
-class _Quiet:
-    """Silence transformers' bars and warnings while a model loads; longseal speaks for itself."""
-
-    def __enter__(self) -> None:
-        self._verbosity = transformers_logging.get_verbosity()
-        transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
-        logging.getLogger("transformers").addFilter(_drop)
-
-    def __exit__(self, *exception: object) -> None:
-        transformers_logging.set_verbosity(self._verbosity)
-        logging.getLogger("transformers").removeFilter(_drop)
-
-
-def _drop(_: logging.LogRecord) -> bool:
-    return False
+@contextmanager
+def _quiet(local: bool) -> Iterator[None]:
+    """Keep transformers' warnings away, and its bars too unless a download is to be seen."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        with redirect_stderr(StringIO()) if local else nullcontext():
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import IA3Config, TaskType
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -84,6 +83,8 @@ class Adapter:
         Raises:
             LongsealError: it cannot be written.
         """
+        from peft import IA3Config, TaskType  # seconds to import: only where it is used
+
         sites = self.scales.sites
         names = [site.name for site in sites]  # by path: a namesake elsewhere is left alone
         config = IA3Config(

@@ -1,0 +1,363 @@
+"""Tuning moves the loss, touches nothing but the deltas, goes on where it stopped, does no harm."""
+
+from types import SimpleNamespace
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+import longseal
+from longseal import TuneConfig
+from longseal.errors import LongsealError
+from longseal.files import Log
+from longseal.scales import Scales
+from longseal.tasks.prompt import Prompts
+from longseal.tuning.choose import Candidate, choose
+from longseal.tuning.step import loss
+from longseal.tuning.tune import MOVEMENT, tune
+
+CONFIG = TuneConfig(length=800, train_length=760, samples=20, questions=4, held_out=5, seed=2)
+STEPS = 5
+
+
+def step_files(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def deltas_of(path):
+    return {k[6:]: v for k, v in load_file(path).items() if k.startswith("delta/")}
+
+
+def same(one, other):
+    return one.scales.deltas.keys() == other.scales.deltas.keys() and all(
+        torch.equal(delta, other.scales.deltas[name]) for name, delta in one.scales.deltas.items()
+    )
+
+
+def bits(network):
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+class LogThat(Log):
+    """A log that calls `then` after a step's line was kept."""
+
+    def __init__(self, path, step, then):
+        super().__init__(path)
+        self._step, self._then = step, then
+
+    def append(self, record):
+        super().append(record)
+        if record["event"] == "step" and record["step"] == self._step:
+            self._then()
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def whole(llama, tmp_path_factory):
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    log = Log(folder / "results.jsonl")
+    before = bits(llama.network)
+    adapter = tune(llama, tiny.Chance(), CONFIG, folder=folder / "steps", log=log)
+    return SimpleNamespace(adapter=adapter, steps=folder / "steps", log=log, before=before)
+
+
+def test_the_loss_on_the_training_task_goes_down(llama, whole):
+    prompts = Prompts(llama)
+    samples = [
+        prompts.fit(tiny.Chance(), 760, 4, f"train/2/lines/760/{step}") for step in range(STEPS)
+    ]
+    path = whole.steps / f"step-{STEPS:04d}.safetensors"
+    last = Scales("channel", llama.sites, deltas_of(path))
+    before = sum(loss(llama, sample) for sample in samples)
+    with last.attached(llama.network):
+        after = sum(loss(llama, sample) for sample in samples)
+    assert after < before - 0.05
+
+
+def test_the_log_tells_each_step_s_loss(llama, whole):
+    lines = whole.log.read(event="step")
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    sample = Prompts(llama).fit(tiny.Chance(), 760, 4, "train/2/lines/760/0")
+    assert lines[0]["loss"] == pytest.approx(loss(llama, sample), rel=1e-6)
+    assert lines[0]["tokens"] == sample.length
+
+
+def test_nothing_but_the_deltas_changes(llama, whole):
+    state = llama.network.state_dict()
+    assert state.keys() == whole.before.keys()
+    assert all(torch.equal(tensor, whole.before[name]) for name, tensor in state.items())
+    assert not any(p.requires_grad for p in llama.network.parameters())
+    assert all(p.grad is None for p in llama.network.parameters())
+    assert not any(m.training or m._forward_pre_hooks for m in llama.network.modules())
+    assert llama.network.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("kind", ["head", "channel"])
+def test_no_scale_goes_further_than_the_budget(llama, tmp_path, kind):
+    tune(
+        llama, tiny.ShortLines(), CONFIG.model_copy(update={"kind": kind}), folder=tmp_path / "s"
+    )
+    deltas = deltas_of(tmp_path / "s" / f"step-{STEPS:04d}.safetensors")
+    furthest = max(delta.abs().max().item() for delta in deltas.values())
+    assert 0.3 * MOVEMENT[kind] < furthest < 1.01 * MOVEMENT[kind]
+
+
+class Otherwise(tiny.ShortLines):
+    """Calls an answer right that is not the one given first, which is the unchanged model's."""
+
+    def __init__(self):
+        self._first = {}
+
+    def score(self, prediction, expected):
+        right = prediction != self._first.setdefault(expected, prediction)
+        return {"last": right, "first": right, "contains": right}
+
+
+def test_the_adapter_is_the_chosen_step_at_the_chosen_strength(llama, tmp_path):
+    adapter = tune(llama, Otherwise(), CONFIG, folder=tmp_path)
+    chosen = adapter.record["chosen"]
+    assert chosen["step"] > 0
+    assert chosen["accuracy"] > adapter.record["held_out_base"] == 0
+    kept = deltas_of(tmp_path / f"step-{chosen['step']:04d}.safetensors")
+    for name, delta in adapter.scales.deltas.items():
+        assert torch.equal(delta, kept[name] * chosen["strength"])
+
+
+def test_the_record_says_how_the_adapter_came_about(whole):
+    record = whole.adapter.record
+    assert record["task"] == "lines"
+    assert record["settings"] == CONFIG.model_dump(mode="json")
+    assert record["steps"] == STEPS
+    assert record["stopped"] is None
+
+
+def test_the_same_seed_gives_the_same_scales_and_another_seed_others(llama, whole):
+    assert same(tune(llama, tiny.Chance(), CONFIG), whole.adapter)
+    other = tune(llama, tiny.Chance(), CONFIG.model_copy(update={"seed": 3}))
+    assert not same(other, whole.adapter)
+
+
+# Resuming
+
+
+@pytest.mark.parametrize("step", [1, 3, STEPS])
+def test_a_run_that_was_interrupted_ends_bit_identical(llama, whole, tmp_path, step):
+    log = LogThat(tmp_path / "results.jsonl", step, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps", log=log)
+    assert len(step_files(tmp_path / "steps")) == step
+    assert not any(m._forward_pre_hooks for m in llama.network.modules())
+
+    log = Log(tmp_path / "results.jsonl")
+    adapter = tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps", log=log)
+
+    assert same(adapter, whole.adapter)
+    assert step_files(tmp_path / "steps") == step_files(whole.steps)
+    assert [line["step"] for line in log.read(event="step")] == list(range(1, STEPS + 1))
+
+
+@pytest.mark.parametrize("left", [0, 7, 300, -1])
+def test_a_torn_step_is_made_again(llama, whole, tmp_path, left):
+    (tmp_path / "steps").mkdir()
+    for name, data in step_files(whole.steps).items():
+        (tmp_path / "steps" / name).write_bytes(data)
+    torn = tmp_path / "steps" / "step-0003.safetensors"
+    torn.write_bytes(torn.read_bytes()[:left])
+    adapter = tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
+    assert same(adapter, whole.adapter)
+    assert step_files(tmp_path / "steps") == step_files(whole.steps)
+
+
+def test_a_finished_run_that_is_resumed_runs_the_model_no_more(llama, whole):
+    ran = []
+    hook = llama.network.register_forward_pre_hook(lambda *_: ran.append(1))
+    try:
+        again = tune(llama, tiny.Chance(), CONFIG, folder=whole.steps, log=whole.log)
+    finally:
+        hook.remove()
+    assert same(again, whole.adapter)
+    assert not ran
+
+
+# Not finite
+
+
+def with_nan(network, armed):
+    """Logits become NaN where gradients are taken, from the moment that `armed` holds something."""
+
+    def spoil(_module, _args, out):
+        return out * float("nan") if armed and torch.is_grad_enabled() else out
+
+    return network.lm_head.register_forward_hook(spoil)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_step(llama, whole, tmp_path):
+    armed = []
+    log = LogThat(tmp_path / "results.jsonl", 2, lambda: armed.append(1))
+    hook = with_nan(llama.network, armed)
+    try:
+        adapter = tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps", log=log)
+    finally:
+        hook.remove()
+    assert "not finite in step 3" in adapter.record["stopped"]
+    assert "kept step 2" in adapter.record["stopped"]
+    assert adapter.record["steps"] == 2
+    assert adapter.scales.finite
+    good = step_files(whole.steps)
+    names = ["step-0001.safetensors", "step-0002.safetensors"]
+    assert step_files(tmp_path / "steps") == {name: good[name] for name in names}
+
+
+def test_a_loss_that_is_never_finite_changes_nothing_and_says_so(llama):
+    hook = with_nan(llama.network, [1])
+    try:
+        adapter = tune(llama, tiny.Chance(), CONFIG)
+    finally:
+        hook.remove()
+    assert adapter.scales.unchanged
+    assert "step 1" in adapter.record["stopped"]
+
+
+# No harm
+
+
+class Perfect(tiny.ShortLines):
+    def score(self, prediction, expected):
+        return {"last": True, "first": True, "contains": True}
+
+
+def test_a_base_that_is_right_every_time_stays_as_it_is(llama, tmp_path):
+    adapter = tune(llama, Perfect(), CONFIG, folder=tmp_path / "steps")
+    assert adapter.scales.unchanged
+    assert adapter.record["chosen"]["step"] == 0
+    assert adapter.record["held_out_base"] == 1
+    row = torch.tensor([tiny.tokens(40)])
+    before = llama.network(input_ids=row).logits
+    with adapter.attached(llama):
+        assert torch.equal(llama.network(input_ids=row).logits, before)
+
+
+def test_scales_that_gain_nothing_are_not_taken(llama, tmp_path):
+    adapter = tune(llama, tiny.ShortLines(), CONFIG, folder=tmp_path / "steps")
+    assert adapter.record["held_out_base"] == 0  # babble is never right
+    assert adapter.scales.unchanged
+    assert len(step_files(tmp_path / "steps")) == STEPS
+
+
+class Stub:
+    """A judge that knows the answers beforehand."""
+
+    def __init__(self, accuracy, loss=None):
+        self.accuracy, self.loss, self.asked = accuracy, loss or {}, []
+
+    def judge(self, trajectory, step, strength, by):
+        self.asked.append((step, strength, by))
+        return Candidate(step, strength, **{by: getattr(self, by)[step, strength]})
+
+
+LOSSES = {(8, 1.0): 2.0, (8, 0.7): 1.0, (8, 1.4): 3.0, (4, 1.0): 4.0}
+
+
+def chosen(base, accuracy, losses=LOSSES, steps=8):
+    judge = Stub(accuracy, losses)
+    best = choose(judge, [None] * steps, Candidate(0, 0.0, accuracy=base))
+    return (best.step, best.strength), judge.asked
+
+
+def test_the_last_step_is_taken_if_it_gets_everything_right_and_no_other_is_asked():
+    assert chosen(0.5, {(8, 1.0): 1.0}) == ((8, 1.0), [(8, 1.0, "accuracy")])
+
+
+def test_the_candidate_of_the_least_loss_is_asked_and_taken_if_it_is_better():
+    for other in [(8, 0.7), (8, 1.4), (4, 1.0)]:
+        best, asked = chosen(0.2, {(8, 1.0): 0.5, other: 0.75}, LOSSES | {other: 0.1})
+        assert best == other
+        assert (*other, "accuracy") in asked
+
+
+def test_the_last_step_is_taken_if_no_other_is_better():
+    assert chosen(0.2, {(8, 1.0): 0.5, (8, 0.7): 0.4})[0] == (8, 1.0)
+    assert chosen(0.2, {(8, 1.0): 0.5}, LOSSES | {(8, 1.0): 0.0})[0] == (8, 1.0)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.5])
+def test_unchanged_wins_a_tie(score):
+    assert chosen(score, {(8, 1.0): score, (8, 0.7): score})[0] == (0, 0.0)
+
+
+def test_unchanged_wins_over_what_is_worse():
+    assert chosen(0.6, {(8, 1.0): 0.5, (8, 0.7): 0.4})[0] == (0, 0.0)
+
+
+def test_the_smaller_change_wins_a_tie():
+    assert chosen(0.1, {(8, 1.0): 0.5, (8, 0.7): 0.5})[0] == (8, 0.7)
+    losses = LOSSES | {(4, 1.0): 0.1}
+    assert chosen(0.1, {(8, 1.0): 0.5, (4, 1.0): 0.5}, losses)[0] == (4, 1.0)
+    losses = LOSSES | {(8, 1.4): 0.1}
+    assert chosen(0.1, {(8, 1.0): 0.5, (8, 1.4): 0.5}, losses)[0] == (8, 1.0)
+
+
+def test_a_candidate_without_a_loss_is_never_taken_for_the_best():
+    nan = float("nan")
+    losses = {(8, 1.0): 2.0, (8, 0.7): nan, (8, 1.4): 1.0, (4, 1.0): nan}
+    assert chosen(0.1, {(8, 1.0): 0.5, (8, 1.4): 0.7}, losses)[0] == (8, 1.4)
+
+
+def test_without_a_step_unchanged_is_all_there_is():
+    judge = Stub({})
+    assert choose(judge, [], Candidate(0, 0.0, accuracy=0.1)).step == 0
+    assert judge.asked == []
+
+
+# Memory
+
+
+def test_checkpointed_steps_give_the_same_scales(llama, whole, tmp_path, monkeypatch):
+    monkeypatch.setattr("longseal.tuning.memory.free_bytes", lambda device: 0)
+    tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
+    name = f"step-{STEPS:04d}.safetensors"
+    expected = deltas_of(whole.steps / name)
+    for site, delta in deltas_of(tmp_path / "steps" / name).items():
+        torch.testing.assert_close(delta, expected[site], rtol=0, atol=1e-4)
+    assert not any(m.training for m in llama.network.modules())
+
+
+def test_memory_that_frees_up_during_the_run_does_no_harm(llama, whole, tmp_path, monkeypatch):
+    free = iter([0])
+    monkeypatch.setattr("longseal.tuning.memory.free_bytes", lambda device: next(free, 2**60))
+    tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
+    assert len(step_files(tmp_path / "steps")) == STEPS
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"length": 5000}, "5000 is beyond"),
+        ({"length": 2000, "train_length": 5000}, "5000 is beyond"),
+        ({"length": 100}, "100 is too short"),
+        ({"length": 1000, "train_length": 100}, "100 is too short"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(llama, fields, match):
+    with pytest.raises(LongsealError, match=match):
+        longseal.tune(llama, tiny.ShortLines(), **fields, samples=2, held_out=1)
+
+
+def test_a_windowed_model_is_tuned_too(loaded, tmp_path):
+    adapter = tune(
+        loaded("mistral"),
+        tiny.ShortLines(),
+        CONFIG.model_copy(update={"samples": 4}),
+        folder=tmp_path / "steps",
+    )
+    assert adapter.record["steps"] == 1
+    kept = deltas_of(tmp_path / "steps" / "step-0001.safetensors")
+    assert all(delta.abs().min() > 0 for delta in kept.values())

@@ -63,12 +63,11 @@ def main(
 
     def measure(name: str, samples: Sequence[EncodedSample]) -> dict[str, object]:
         right = sentence = total = 0
-        for encoded in samples:
-            for answer in ask(model, task, prompts, encoded):
-                question = encoded.source.questions[answer.question]
-                right += answer.scores[task.metric]
-                sentence += question.answer in answer.prediction
-                total += 1
+        for answer in ask(model, task, prompts, samples):
+            question = samples[answer.sample].source.questions[answer.question]
+            right += answer.scores[task.metric]
+            sentence += question.answer in answer.prediction
+            total += 1
         return {"asked": name, "right": right, "whole_sentence": sentence, "of": total}
 
     for chosen in RECIPES if recipe == "both" else [recipe]:

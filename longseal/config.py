@@ -48,6 +48,12 @@ Length = Annotated[int, BeforeValidator(parse_length), Field(gt=0)]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(parse_lengths), Field(min_length=1)]
 
 
+def shares(total: int, most: int) -> list[int]:
+    """Deal `total` questions to contexts of `most` each; the last takes what is left."""
+    whole, rest = divmod(total, most)
+    return [most] * whole + [rest] * bool(rest)
+
+
 class Settings(BaseModel):
     """Base of all settings: frozen, and a misspelt field is an error."""
 
@@ -75,6 +81,11 @@ class EvaluateConfig(Settings):
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
+    @property
+    def contexts(self) -> list[int]:
+        """How many questions each context of a length carries."""
+        return shares(self.samples, self.questions)
+
 
 class TuneConfig(Settings):
     """What is learned, from what, and where it is judged."""
@@ -98,6 +109,11 @@ class TuneConfig(Settings):
         int, Field(gt=0), Parameter(help="Held-out questions that the choice is made on.")
     ] = 8
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
+
+    @property
+    def held_out_contexts(self) -> list[int]:
+        """How many questions each held-out context carries."""
+        return shares(self.held_out, self.questions)
 
     @property
     def context_length(self) -> int:

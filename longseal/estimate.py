@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 import torch
 from torch import nn
 
 from longseal.config import EvaluateConfig, TuneConfig
-from longseal.models.arguments import last_logits, new_cache
+from longseal.models.arguments import last_logits
+from longseal.models.generation import TOGETHER
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
 from longseal.tasks.prompt import Prompts, prompt_limit
@@ -18,6 +18,7 @@ from longseal.tuning.memory import activation_bytes
 
 _BACKWARD = 2.2  # a step with its backward pass, in forward passes (weights take no gradient)
 _TIMED_TOKENS = 512
+_TIMED_ANSWERS = 16
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,20 @@ class Estimator:
 
     def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
         """Cost of evaluating one variant: answers are taken to be as long as they may be."""
-        tokens, seconds, longest = 0, 0.0, 0
-        contexts = -(-config.samples // config.questions)
-        for length in config.lengths:
-            prompt = prompt_limit(length, self._model.window, self._task)
-            answers = self._task.max_new_tokens * config.samples
-            tokens += contexts * prompt + answers
-            seconds += contexts * (self._seconds(prompt) + self._task.max_new_tokens * self._decode)
-            longest = max(longest, prompt)
-        return Cost(f"evaluate {variant}", tokens, 0, seconds, self._weights + self._run(longest))
+        prompts = [
+            prompt_limit(length, self._model.window, self._task)
+            for length in config.lengths
+            for _ in config.contexts
+        ]
+        room = self._task.max_new_tokens
+        batches = -(-sum(prompts) // TOGETHER)
+        return Cost(
+            f"evaluate {variant}",
+            sum(prompts) + room * config.samples * len(config.lengths),
+            0,
+            sum(map(self._seconds, prompts)) + batches * room * self._decode,
+            self._weights + self._run(max(*prompts, min(sum(prompts), TOGETHER))),
+        )
 
     def tuning(self, config: TuneConfig) -> Cost:
         """Cost of tuning and of the choice on held-out samples."""
@@ -101,15 +107,14 @@ class Estimator:
 
     @torch.no_grad()
     def _timed(self) -> tuple[float, float]:
-        """Seconds of a forward pass over 512 tokens and of the decoding step after it."""
+        """Seconds of a forward pass over 512 tokens, and over a token for each of 16 answers."""
         network, device = self._model.network, self._model.device
         row = torch.arange(_TIMED_TOKENS, device=device)[None] % 997
         seconds: list[float] = []
         for _ in range(2):  # the first pass warms up
-            cache: dict[str, Any] = dict(new_cache(network))
-            for tokens in (row, row[:, :1]):
+            for tokens in (row, row[:, :_TIMED_ANSWERS]):
                 started = monotonic()
-                options = cache | last_logits(network, 1)
-                network(input_ids=tokens, use_cache=True, **options).logits[0, -1, 0].item()
+                options = last_logits(network, 1)
+                network(input_ids=tokens, use_cache=False, **options).logits[0, -1, 0].item()
                 seconds.append(monotonic() - started)
         return seconds[2], seconds[3]

@@ -27,8 +27,8 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
 
 
 def _cell(accuracy: Accuracy) -> str:
-    interval = f"({accuracy.low:.2f} to {accuracy.high:.2f})"
-    return f"{accuracy.value:.2f} {interval}, {accuracy.correct} of {accuracy.total}"
+    interval = f"({accuracy.low:.2f}-{accuracy.high:.2f})"
+    return f"{accuracy.value:.2f} {interval} {accuracy.correct}/{accuracy.total}"
 
 
 def cost_table(costs: Sequence[Cost]) -> Table:

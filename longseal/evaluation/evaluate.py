@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,8 +13,8 @@ from longseal.files import Log
 from longseal.models.load import LanguageModel
 from longseal.progress import Bar, bars
 from longseal.tasks import Task
-from longseal.tasks.asking import ask
-from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tasks.asking import Answer, ask
+from longseal.tasks.prompt import EncodedSample, Prompts, prompt_limit
 
 
 def evaluate(
@@ -43,45 +44,70 @@ def evaluate(
     prompts = Prompts(model)
     limits = {length: prompt_limit(length, model.window, task) for length in config.lengths}
     done = _done(log, variant, config)
-    cases: list[Case] = []
+    samples: list[_Sample] = []
+    for length, (context, asked) in product(config.lengths, enumerate(config.contexts)):
+        seed = f"test/{config.seed}/{task.name}/{length}/{context}"
+        encoded = prompts.fit(task, limits[length], asked, seed)
+        missing = [q for q in range(len(encoded.questions)) if (length, context, q) not in done]
+        samples.append(_Sample(length, context, encoded, missing))
+    asked_now = [sample for sample in samples if sample.missing]
     with bars() if bar is None else nullcontext(bar) as shown:
-        work = shown.add_task(f"evaluate {variant}", total=config.samples * len(config.lengths))
-        for length, (context, asked) in product(config.lengths, enumerate(_contexts(config))):
-            found = [c for q in range(asked) if (c := done.get((length, context, q)))]
-            if len(found) < asked:
-                seed = f"test/{config.seed}/{task.name}/{length}/{context}"
-                encoded = prompts.fit(task, limits[length], asked, seed)
-                found = [
-                    Case(
-                        variant=variant,
-                        task=task.name,
-                        length=length,
-                        seed=config.seed,
-                        context=context,
-                        size=encoded.size,
-                        metric=task.metric,
-                        **vars(answer),
-                    )
-                    for answer in ask(model, task, prompts, encoded)
-                ]
-                for case in found:
-                    if log is not None and (length, context, case.question) not in done:
-                        log.append({"event": "case", **vars(case)})
-            cases += found
-            shown.update(work, advance=asked)
-    return Evaluation(tuple(cases))
+        work = shown.add_task(
+            f"evaluate {variant}",
+            completed=len(done),
+            total=len(done) + sum(len(sample.missing) for sample in asked_now),
+        )
+        for answer in ask(model, task, prompts, [sample.to_ask for sample in asked_now]):
+            sample = asked_now[answer.sample]
+            case = sample.case(answer, variant, task, config.seed)
+            done[case.length, case.context, case.question] = case
+            if log is not None:
+                log.append({"event": "case", **vars(case)})
+            shown.update(work, advance=1)
+    return Evaluation(tuple(done[key] for key in sorted(done)))
 
 
-def _contexts(config: EvaluateConfig) -> list[int]:
-    """How many questions each context of a length carries."""
-    whole, rest = divmod(config.samples, config.questions)
-    return [config.questions] * whole + [rest] * bool(rest)
+@dataclass(frozen=True)
+class _Sample:
+    """A sample of the evaluation, and those of its questions that are still to be asked."""
+
+    length: int
+    context: int
+    encoded: EncodedSample
+    missing: list[int]
+
+    @property
+    def to_ask(self) -> EncodedSample:
+        """The sample with its missing questions alone."""
+        return self.encoded.only(self.missing)
+
+    def case(self, answer: Answer, variant: str, task: Task, seed: int) -> Case:
+        """The scored answer as a line of the results."""
+        return Case(
+            variant=variant,
+            task=task.name,
+            length=self.length,
+            seed=seed,
+            context=self.context,
+            question=self.missing[answer.question],
+            tokens=answer.tokens,
+            size=self.encoded.size,
+            expected=answer.expected,
+            prediction=answer.prediction,
+            metric=task.metric,
+            scores=answer.scores,
+        )
 
 
 def _done(
     log: Log | None, variant: str, config: EvaluateConfig
 ) -> dict[tuple[int, int, int], Case]:
+    """The cases that the log holds of those that are asked for, by length, context, question."""
     wanted = {"variant": variant, "task": config.task, "seed": config.seed}
-    records = [] if log is None else log.read(event="case", **wanted)
-    cases = map(case_from, records)
-    return {(case.length, case.context, case.question): case for case in cases}
+    cases = map(case_from, [] if log is None else log.read(event="case", **wanted))
+    asked = dict(enumerate(config.contexts))
+    return {
+        (case.length, case.context, case.question): case
+        for case in cases
+        if case.length in config.lengths and case.question < asked.get(case.context, 0)
+    }

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 
 def vocabulary_size(network: PreTrainedModel) -> int:
@@ -19,12 +19,6 @@ def vocabulary_size(network: PreTrainedModel) -> int:
 def takes(network: PreTrainedModel, name: str) -> bool:
     """Whether `forward` has an argument called `name`."""
     return name in inspect.signature(network.forward).parameters
-
-
-def new_cache(network: PreTrainedModel) -> dict[str, DynamicCache]:
-    """An empty cache, under the keyword that this version's `forward` takes it by."""
-    name = "cache" if takes(network, "cache") else "past_key_values"
-    return {name: DynamicCache(config=network.config)}
 
 
 def last_logits(network: PreTrainedModel, places: Tensor | int) -> dict[str, Any]:

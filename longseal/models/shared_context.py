@@ -1,9 +1,7 @@
-"""Many questions on one context: attention of a packed row, through transformers' own interface.
+"""Attention of packed rows, through transformers' own attention interface.
 
-A packed row is `context | block 0 | block 1 | ...`. Each block sees the context and itself, never
-another block, and its positions go on from the context's end. The context runs as plain causal
-attention, the blocks as a narrow strip of queries; no length x length mask is made and no model
-code is touched.
+The context runs as plain causal attention, the blocks as a narrow strip of queries; no length x
+length mask is made and no model code is touched.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,67 +19,12 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from longseal.models.arguments import takes, vocabulary_size
+from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
 
 _NAME = "longseal_shared_context"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Who sees whom in a packed row.
-
-    Attributes:
-        context: tokens at the start that every block sees.
-        blocks: `(length - context,)` int64: the block of each token after the context.
-    """
-
-    context: int
-    blocks: Tensor
-
-    def strip(self, queries: int) -> Tensor:
-        """What each of the last `queries` tokens sees: `(queries, length)` bool."""
-        total = len(self.blocks)
-        places = torch.arange(total, device=self.blocks.device)
-        rows = places[total - queries :]
-        own = (self.blocks[rows, None] == self.blocks) & (rows[:, None] >= places)
-        return torch.cat([own.new_ones(queries, self.context), own], dim=1)
-
-
-@dataclass(frozen=True)
-class PackedRow:
-    """A packed row as the model takes it.
-
-    Attributes:
-        tokens: `(1, length)` int64.
-        positions: `(1, length)` int64: each token's place in its own prompt.
-        ends: `(n_blocks,)` int64: the place of each block's last token.
-        layout: who sees whom.
-    """
-
-    tokens: Tensor
-    positions: Tensor
-    ends: Tensor
-    layout: Layout
-
-    @classmethod
-    def of(
-        cls, context: Sequence[int], blocks: Sequence[Sequence[int]], device: torch.device
-    ) -> PackedRow:
-        """Pack `context` and `blocks`, none of them empty."""
-        start = len(context)
-        lengths = torch.tensor([len(block) for block in blocks], device=device)
-        tokens = [*context, *(token for block in blocks for token in block)]
-        places = [*range(start), *(start + i for block in blocks for i in range(len(block)))]
-        return cls(
-            tokens=torch.tensor([tokens], device=device),
-            positions=torch.tensor([places], device=device),
-            ends=start + lengths.cumsum(0) - 1,
-            layout=Layout(
-                start, torch.arange(len(blocks), device=device).repeat_interleave(lengths)
-            ),
-        )
-
-
-_LAYOUT: ContextVar[Layout] = ContextVar("layout")
+_PASS: ContextVar[Sequence[Segment]] = ContextVar("pass")
 
 
 def _attention(
@@ -94,23 +36,44 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend within a packed row, or from its last tokens to what the cache holds of it.
+    """Attend within each packed row that the pass holds a part of.
 
     Args:
-        query: `(1, n_heads, queries, head_dim)`.
-        key, value: `(1, n_kv_heads, length, head_dim)`.
-        attention_mask: not used: the layout says who sees whom.
+        query: `(1, n_heads, tokens, head_dim)`.
+        key, value: `(1, n_kv_heads, tokens, head_dim)`.
+        attention_mask: not used: the rows' layouts say who sees whom.
 
     Returns:
-        `(1, queries, n_heads, head_dim)`, and None for the weights.
+        `(1, tokens, n_heads, head_dim)`, and None for the weights.
     """
-    layout = _LAYOUT.get()
-    queries, length = query.shape[2], key.shape[2]
-    whole = queries == length
-    parts = []
-    if whole:
-        n = layout.context
-        context, _ = sdpa_attention_forward(
+    segments = _PASS.get()
+    sizes = [segment.tokens for segment in segments]
+    queries, keys, values = (tensor.split(sizes, dim=2) for tensor in (query, key, value))
+    parts = [
+        part
+        for segment, *piece in zip(segments, queries, keys, values, strict=True)
+        for part in _attend(module, segment, *piece, scaling=scaling)
+    ]
+    return torch.cat(parts, dim=1), None
+
+
+def _attend(
+    module: nn.Module,
+    segment: Segment,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scaling: float | None,
+) -> Iterator[Tensor]:
+    """One row's part of a pass: its context's tokens if they are in it, then its blocks'."""
+    if segment.memory is not None:
+        layer = module.layer_idx
+        assert isinstance(layer, int)
+        key, value = segment.memory.extend(layer, key, value)
+    if query.shape[2] == key.shape[2]:  # the row from its start
+        n = segment.layout.context
+        part, _ = sdpa_attention_forward(
             module,
             query[:, :, :n],
             key[:, :, :n],
@@ -119,12 +82,11 @@ def _attention(
             scaling=scaling,
             is_causal=True,
         )
-        parts.append(context)
-        query, queries = query[:, :, n:], queries - n
-    if queries:
-        mask = layout.strip(queries)
-        parts.append(_strip_attention(query, key, value, mask, scaling))
-    return torch.cat(parts, dim=1), None
+        yield part
+        query = query[:, :, n:]
+    if query.shape[2]:
+        mask = segment.layout.strip(query.shape[2])
+        yield _strip_attention(query, key, value, mask, scaling)
 
 
 def _strip_attention(
@@ -146,7 +108,7 @@ AttentionInterface.register(_NAME, _attention)
 
 @contextmanager
 def packed_attention(network: PreTrainedModel) -> Iterator[None]:
-    """Let the network attend by packed rows inside the block (`row_layout` names the row)."""
+    """Let the network attend by packed rows inside the block (`packed_pass` names them)."""
     before = network.config._attn_implementation
     network.set_attn_implementation(_NAME)
     try:
@@ -156,13 +118,13 @@ def packed_attention(network: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def row_layout(layout: Layout) -> Iterator[None]:
-    """Say which row the passes inside the block belong to, the backward pass included."""
-    token = _LAYOUT.set(layout)
+def packed_pass(*segments: Segment) -> Iterator[None]:
+    """Say which rows the passes inside the block belong to, the backward pass included."""
+    token = _PASS.set(segments)
     try:
         yield
     finally:
-        _LAYOUT.reset(token)
+        _PASS.reset(token)
 
 
 _SHARES: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
@@ -184,13 +146,13 @@ def _attends_to_everything(network: PreTrainedModel) -> bool:
     kinds = getattr(config, "layer_types", None)
     if kinds:
         return set(kinds) == {"full_attention"}
-    return not (
-        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    )
+    windowed = getattr(config, "sliding_window", None)
+    return not (windowed and getattr(config, "use_sliding_window", True))
 
 
 @torch.no_grad()
 def _packs_exactly(network: PreTrainedModel) -> bool:
+    """Compare last logits of two blocks: in ordinary rows, in a packed one, and one from memory."""
     if not (takes(network, "position_ids") and takes(network, "logits_to_keep")):
         return False
     vocabulary = vocabulary_size(network)
@@ -202,14 +164,32 @@ def _packs_exactly(network: PreTrainedModel) -> bool:
         network(input_ids=torch.tensor([context + block], device=network.device)).logits[0, -1]
         for block in blocks
     ]
-    row = PackedRow.of(context, blocks, network.device)
-    try:
-        with packed_attention(network), row_layout(row.layout):
-            packed = network(
-                input_ids=row.tokens, position_ids=row.positions, logits_to_keep=row.ends
-            ).logits[0]
-    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError):
-        return False  # this family does not go through the interface
     expected = torch.stack(ordinary).float()
-    tolerance = 1e-3 if network.dtype == torch.float32 else 0.1
-    return bool((packed.float() - expected).abs().max() <= tolerance * expected.std())
+    row = PackedRow.of(context, blocks, network.device)
+    start, total = len(context), row.tokens.shape[1]
+    memory = Memory(total)
+    try:
+        with packed_attention(network):
+            with packed_pass(Segment(row.layout, total)):
+                whole = logits_of(network, row.tokens, row.positions, row.ends)
+            with packed_pass(Segment(Layout(start, row.layout.blocks[:0]), start, memory)):
+                logits_of(network, row.tokens[:, :start], row.positions[:, :start], row.ends[:0])
+            with packed_pass(Segment(row.layout, total - start, memory)):
+                tokens, positions = row.tokens[:, start:], row.positions[:, start:]
+                grown = logits_of(network, tokens, positions, row.ends - start)
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, AssertionError):
+        return False  # this family does not go through the interface
+    tolerance = (1e-3 if network.dtype == torch.float32 else 0.1) * expected.std()
+    return all(
+        bool((found.float() - expected).abs().max() <= tolerance) for found in (whole, grown)
+    )
+
+
+def logits_of(
+    network: PreTrainedModel, tokens: Tensor, positions: Tensor, places: Tensor
+) -> Tensor:
+    """Logits at `places` of one row: `(n_places, vocabulary)`; `lm_head` sees no others."""
+    logits: Tensor = network(
+        input_ids=tokens, position_ids=positions, logits_to_keep=places, use_cache=False
+    ).logits
+    return logits[0]

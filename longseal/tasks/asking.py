@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from longseal.models.generation import generate
@@ -16,11 +16,12 @@ class Answer:
     """A scored prediction.
 
     Attributes:
-        question: which question of the sample.
+        sample, question: which sample of those asked, and which question of it.
         tokens: length of its prompt, template included.
         scores: each way of scoring.
     """
 
+    sample: int
     question: int
     tokens: int
     expected: str
@@ -28,26 +29,21 @@ class Answer:
     scores: Mapping[str, bool]
 
 
-def ask(model: LanguageModel, task: Task, prompts: Prompts, encoded: EncodedSample) -> list[Answer]:
-    """Answer every question greedily, nothing of the answer given, and score it."""
-    predictions = generate(
-        model,
-        encoded.context,
-        encoded.questions,
-        max_new_tokens=task.max_new_tokens,
-        stop_tokens=prompts.stop_tokens,
-    )
-    answers = []
-    for index, tokens in enumerate(predictions):
-        prediction = prompts.decode(tokens)
-        expected = encoded.source.questions[index].expected
-        answers.append(
-            Answer(
-                question=index,
-                tokens=len(encoded.context) + len(encoded.questions[index]),
-                expected=expected,
-                prediction=prediction,
-                scores=task.score(prediction, expected),
-            )
+def ask(
+    model: LanguageModel, task: Task, prompts: Prompts, samples: Sequence[EncodedSample]
+) -> Iterator[Answer]:
+    """Answer every question greedily, nothing of the answer given; score each when it is whole."""
+    for done in generate(
+        model, samples, max_new_tokens=task.max_new_tokens, stop_tokens=prompts.stop_tokens
+    ):
+        encoded = samples[done.sample]
+        prediction = prompts.decode(done.tokens)
+        expected = encoded.source.questions[done.question].expected
+        yield Answer(
+            sample=done.sample,
+            question=done.question,
+            tokens=len(encoded.context) + len(encoded.questions[done.question]),
+            expected=expected,
+            prediction=prediction,
+            scores=task.score(prediction, expected),
         )
-    return answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
@@ -29,6 +29,16 @@ class EncodedSample:
     answers: tuple[tuple[int, ...], ...]
     source: Sample
     size: int = 0
+
+    def only(self, questions: Iterable[int]) -> EncodedSample:
+        """The sample with these of its questions alone, in this order."""
+        wanted = list(questions)
+        return replace(
+            self,
+            questions=tuple(self.questions[i] for i in wanted),
+            answers=tuple(self.answers[i] for i in wanted),
+            source=replace(self.source, questions=tuple(self.source.questions[i] for i in wanted)),
+        )
 
     @property
     def length(self) -> int:

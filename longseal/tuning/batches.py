@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from longseal.models.shared_context import PackedRow
+from longseal.models.packed_row import PackedRow
 from longseal.tasks.prompt import EncodedSample
 
 
@@ -51,7 +51,4 @@ def training_row(encoded: EncodedSample, device: torch.device) -> TrainingRow:
 
 def one_question_each(encoded: EncodedSample) -> list[EncodedSample]:
     """The sample as several of one question: the slower way, right for every model."""
-    return [
-        replace(encoded, questions=(question,), answers=(answer,))
-        for question, answer in zip(encoded.questions, encoded.answers, strict=True)
-    ]
+    return [encoded.only([question]) for question in range(len(encoded.questions))]

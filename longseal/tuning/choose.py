@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from longseal.files import Log
 from longseal.models.load import LanguageModel
@@ -11,92 +12,85 @@ from longseal.scales import Scales
 from longseal.tasks import Task
 from longseal.tasks.asking import ask
 from longseal.tasks.prompt import EncodedSample, Prompts
-from longseal.tuning.step import loss
-
-#: Strengths at which the last step is tried beside 1, where 1 leaves something to be wished for.
-_STRENGTHS = (0.7, 1.4)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set of scales that was judged: step 0 is the unchanged model.
+    """A set of scales that was judged; step 0 is the unchanged model.
 
     Attributes:
         strength: how far along the way from unchanged (0) to the step's own scales (1).
-        accuracy: share of held-out questions answered right, by free generation; None where the
-            loss already spoke against it.
-        loss: cross-entropy of the held-out answers, nats a token; None where it was not needed.
+        accuracy: share of held-out questions answered right, by free generation.
     """
 
     step: int
     strength: float
-    accuracy: float | None = None
-    loss: float | None = None
-
-    @property
-    def rank(self) -> tuple[float, float, float]:
-        """Better is larger: right answers first, then the smaller change."""
-        accuracy = -1.0 if self.accuracy is None else self.accuracy
-        return accuracy, -self.step, -self.strength
+    accuracy: float
 
 
-class Judge:
-    """Judges scales at the wanted length on samples that training never sees."""
+class Judge(Protocol):
+    """Whatever measures a step's scales at a strength."""
+
+    def judge(self, trajectory: Sequence[Scales], step: int, strength: float) -> Candidate:
+        """Measure one candidate."""
+        ...
+
+
+class HeldOut:
+    """Judges at the wanted length, by the task's own score, on samples that training never sees."""
 
     def __init__(
         self,
         model: LanguageModel,
         task: Task,
         prompts: Prompts,
-        held_out: Sequence[EncodedSample],
+        samples: Sequence[EncodedSample],
         log: Log | None,
     ) -> None:
         self._model, self._task, self._prompts = model, task, prompts
-        self._held_out = held_out
+        self._samples = samples
         self._log = log
 
-    def judge(self, trajectory: Sequence[Scales], step: int, strength: float, by: str) -> Candidate:
-        """Judge one candidate by `accuracy` (free generation) or by `loss` (answers given)."""
-        key = {"event": f"held-out {by}", "step": step, "strength": strength}
+    def judge(self, trajectory: Sequence[Scales], step: int, strength: float) -> Candidate:
+        """Ask every held-out question; a candidate that the log holds is not asked again."""
+        key = {"event": "held-out accuracy", "step": step, "strength": strength}
         known = [] if self._log is None else self._log.read(**key)
         if known:
-            return Candidate(step, strength, **{by: known[-1][by]})
+            return Candidate(step, strength, known[-1]["accuracy"])
         if step:
             with trajectory[step - 1].times(strength).attached(self._model.network):
-                value = self._measure(by)
+                accuracy = self._accuracy()
         else:
-            value = self._measure(by)
+            accuracy = self._accuracy()
         if self._log is not None:
-            self._log.append({**key, by: value})
-        return Candidate(step, strength, **{by: value})
+            self._log.append({**key, "accuracy": accuracy})
+        return Candidate(step, strength, accuracy)
 
-    def _measure(self, by: str) -> float:
-        if by == "loss":
-            return sum(loss(self._model, e) for e in self._held_out) / len(self._held_out)
-        answers = [
-            answer.scores[self._task.metric]
-            for encoded in self._held_out
-            for answer in ask(self._model, self._task, self._prompts, encoded)
-        ]
-        return sum(answers) / len(answers)
+    def _accuracy(self) -> float:
+        answers = list(ask(self._model, self._task, self._prompts, self._samples))
+        return sum(bool(a.scores[self._task.metric]) for a in answers) / len(answers)
+
+
+def candidates(steps: int) -> Iterator[tuple[int, float]]:
+    """The steps and strengths worth asking, most promising first."""
+    if steps:
+        yield steps, 1.0
+        yield steps, 0.7
+        yield steps, 1.4
+    if steps > 1:
+        yield steps // 2, 1.0
 
 
 def choose(judge: Judge, trajectory: Sequence[Scales], unchanged: Candidate) -> Candidate:
-    """The best of: unchanged, the last step, and that step weaker or stronger, or an earlier one.
+    """The best candidate; the first one asked wins a tie, and unchanged was asked first.
 
-    The last step is asked first; only if it gets something wrong are the others ranked by their
-    loss, and the best of them asked as well. Unchanged wins a tie.
+    Nothing more is asked once a candidate gets everything right.
     """
-    if not trajectory:
-        return unchanged
-    last = len(trajectory)
-    judged = [unchanged, judge.judge(trajectory, last, 1.0, "accuracy")]
-    if judged[-1].accuracy != 1.0:
-        others = [(last, strength) for strength in _STRENGTHS]
-        if last > 1:
-            others.append((last // 2, 1.0))
-        losses = [judge.judge(trajectory, *other, "loss") for other in [(last, 1.0), *others]]
-        best = min(losses, key=lambda candidate: candidate.loss or 0.0)
-        if (best.step, best.strength) != (last, 1.0):
-            judged.append(judge.judge(trajectory, best.step, best.strength, "accuracy"))
-    return max(judged, key=lambda candidate: candidate.rank)
+    best = unchanged
+    for step, strength in candidates(len(trajectory)):
+        if best.accuracy == 1.0:
+            break
+        candidate = judge.judge(trajectory, step, strength)
+        if candidate.accuracy > best.accuracy:
+            best = candidate
+    return best

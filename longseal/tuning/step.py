@@ -11,7 +11,8 @@ from torch.nn import functional
 
 from longseal.models.arguments import last_logits
 from longseal.models.load import LanguageModel
-from longseal.models.shared_context import packed_attention, row_layout, shares_context
+from longseal.models.packed_row import Segment
+from longseal.models.shared_context import packed_attention, packed_pass, shares_context
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.batches import TrainingRow, one_question_each, training_row
 
@@ -41,7 +42,7 @@ def _attention_of(model: LanguageModel, row: TrainingRow, packed: bool) -> Itera
     if not packed:
         yield
         return
-    with packed_attention(model.network), row_layout(row.row.layout):
+    with packed_attention(model.network), packed_pass(Segment(row.row.layout, row.length)):
         yield
 
 

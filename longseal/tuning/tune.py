@@ -16,7 +16,7 @@ from longseal.progress import Bar, bars
 from longseal.scales import Adapter, Scales
 from longseal.tasks import Task
 from longseal.tasks.prompt import Prompts, prompt_limit
-from longseal.tuning.choose import Candidate, Judge, choose
+from longseal.tuning.choose import Candidate, HeldOut, choose
 from longseal.tuning.memory import checkpointing, needs_checkpointing
 from longseal.tuning.step import loss
 from longseal.tuning.trajectory import Optimisation, Trajectory
@@ -57,7 +57,7 @@ def tune(
     trajectory = Trajectory(folder)
     with bars() if bar is None else nullcontext(bar) as shown:
         work = shown.add_task("judge the base", total=1)
-        unchanged = judge.judge([], 0, 0.0, "accuracy")
+        unchanged = judge.judge([], 0, 0.0)
         shown.update(work, advance=1)
         stopped = None
         if unchanged.accuracy != 1.0:
@@ -116,14 +116,13 @@ def _rate(config: TuneConfig, step: int) -> float:
 
 def _judge(
     model: LanguageModel, task: Task, prompts: Prompts, config: TuneConfig, log: Log | None
-) -> Judge:
+) -> HeldOut:
     limit = prompt_limit(config.length, model.window, task)
-    whole, rest = divmod(config.held_out, config.questions)
     held_out = [
         prompts.fit(task, limit, asked, f"held-out/{config.seed}/{task.name}/{config.length}/{i}")
-        for i, asked in enumerate([config.questions] * whole + [rest] * bool(rest))
+        for i, asked in enumerate(config.held_out_contexts)
     ]
-    return Judge(model, task, prompts, held_out, log)
+    return HeldOut(model, task, prompts, held_out, log)
 
 
 def _scales(kind: Kind, model: LanguageModel, trajectory: Trajectory, chosen: Candidate) -> Scales:

@@ -1,0 +1,113 @@
+"""Packed rows: a context and blocks that share it, in one row of tokens.
+
+    context | block 0 | block 1 | ...
+
+Each block sees the context and itself, never another block, and its positions go on from the
+context's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who sees whom in a packed row.
+
+    Attributes:
+        context: tokens at the start that every block sees.
+        blocks: `(length - context,)` int64: the block of each token after the context.
+    """
+
+    context: int
+    blocks: Tensor
+
+    def strip(self, queries: int) -> Tensor:
+        """What each of the last `queries` tokens sees: `(queries, length)` bool."""
+        total = len(self.blocks)
+        places = torch.arange(total, device=self.blocks.device)
+        rows = places[total - queries :]
+        own = (self.blocks[rows, None] == self.blocks) & (rows[:, None] >= places)
+        return torch.cat([own.new_ones(queries, self.context), own], dim=1)
+
+
+@dataclass(frozen=True)
+class PackedRow:
+    """A packed row as the model takes it.
+
+    Attributes:
+        tokens: `(1, length)` int64.
+        positions: `(1, length)` int64: each token's place in its own prompt.
+        ends: `(n_blocks,)` int64: the place of each block's last token.
+        layout: who sees whom.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    ends: Tensor
+    layout: Layout
+
+    @classmethod
+    def of(
+        cls, context: Sequence[int], blocks: Sequence[Sequence[int]], device: torch.device
+    ) -> PackedRow:
+        """Pack `context` and `blocks`, none of them empty."""
+        start = len(context)
+        lengths = torch.tensor([len(block) for block in blocks], device=device)
+        tokens = [*context, *(token for block in blocks for token in block)]
+        places = [*range(start), *(start + i for block in blocks for i in range(len(block)))]
+        numbers = torch.arange(len(blocks), device=device)
+        return cls(
+            tokens=torch.tensor([tokens], device=device),
+            positions=torch.tensor([places], device=device),
+            ends=start + lengths.cumsum(0) - 1,
+            layout=Layout(start, numbers.repeat_interleave(lengths)),
+        )
+
+
+@dataclass
+class Memory:
+    """Keys and values of a row that grows, a buffer a layer: what a cache is to an ordinary row.
+
+    Attributes:
+        capacity: tokens that there is room for.
+    """
+
+    capacity: int
+    _buffers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _used: dict[int, int] = field(default_factory=dict)
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add `(1, n_kv_heads, tokens, head_dim)`, and return all that the layer holds so far."""
+        if layer not in self._buffers:
+            self._buffers[layer] = self._room(key), self._room(value)
+        used = self._used.get(layer, 0)
+        end = used + key.shape[2]
+        keys, values = self._buffers[layer]
+        keys[:, :, used:end], values[:, :, used:end] = key, value
+        self._used[layer] = end
+        return keys[:, :, :end], values[:, :, :end]
+
+    def _room(self, like: Tensor) -> Tensor:
+        batch, heads, _, width = like.shape
+        return like.new_empty(batch, heads, self.capacity, width)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The part of a pass that belongs to one packed row.
+
+    Attributes:
+        layout: of the row as it stands with these tokens.
+        tokens: how many of the pass's tokens are this row's; they are the row's last ones.
+        memory: where the row's earlier tokens are; None where the pass runs the whole row.
+    """
+
+    layout: Layout
+    tokens: int
+    memory: Memory | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -15,7 +15,7 @@ from longseal.models.load import LanguageModel
 from longseal.progress import Bar, bars
 from longseal.scales import Adapter, Scales
 from longseal.tasks import Task
-from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tasks.prompt import EncodedSample, Prompts, prompt_limit
 from longseal.tuning.choose import Candidate, HeldOut, choose
 from longseal.tuning.memory import checkpointing, needs_checkpointing
 from longseal.tuning.step import loss
@@ -89,23 +89,32 @@ def _train(
     """Make the steps that are missing. Returns why it ended early, None where it did not."""
     optimisation = Optimisation.of(config.kind, model.sites)
     trajectory.resume(optimisation)
+    first = len(trajectory.scales)
     limit = prompt_limit(config.context_length, model.window, task)
-    work = bar.add_task("tune", total=config.steps, completed=len(trajectory.scales))
-    saving: AbstractContextManager[None] = nullcontext()
-    for step in range(len(trajectory.scales), config.steps):
-        seed = f"train/{config.seed}/{task.name}/{config.context_length}/{step}"
-        encoded = prompts.fit(task, limit, config.questions, seed)
-        if step == len(trajectory.scales) and needs_checkpointing(model, config.kind, encoded):
-            saving = checkpointing(model.network)
-        with saving, optimisation.scales.attached(model.network):
+
+    def sample(name: object) -> EncodedSample:
+        seed = f"train/{config.seed}/{task.name}/{config.context_length}/{name}"
+        return prompts.fit(task, limit, config.questions, seed)
+
+    watched = sample("held-out")
+    saves_memory = first < config.steps and needs_checkpointing(model, config.kind, watched)
+    saving = checkpointing(model.network) if saves_memory else nullcontext()
+    work = bar.add_task("tune", total=config.steps, completed=first)
+    with saving, optimisation.scales.attached(model.network):
+        for step in range(first, config.steps):
+            encoded = sample(step)
             value = loss(model, encoded, backward=True)
-        optimisation.step(_rate(config, step))
-        if not (isfinite(value) and optimisation.scales.finite):
-            return f"the loss or a scale was not finite in step {step + 1}: kept step {step}"
-        trajectory.keep(optimisation)
-        if log is not None:
-            log.append({"event": "step", "step": step + 1, "loss": value, "tokens": encoded.length})
-        bar.update(work, advance=1)
+            optimisation.step(_rate(config, step))
+            if not (isfinite(value) and optimisation.scales.finite):
+                return f"the loss or a scale was not finite in step {step + 1}: kept step {step}"
+            trajectory.keep(optimisation)
+            if log is not None:
+                done = {"step": step + 1, "tokens": encoded.length, "loss": value}
+                log.append({"event": "step", **done})
+                if (step + 1) % max(1, config.steps // 4) == 0:
+                    done = {"step": step + 1, "strength": 1.0, "loss": loss(model, watched)}
+                    log.append({"event": "held-out loss", **done})
+            bar.update(work, advance=1)
     return None
 
 

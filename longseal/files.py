@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from longseal.errors import LongsealError
 
 
@@ -17,8 +19,12 @@ def clear_errors(path: Path) -> Iterator[None]:
     """Say in one line what the system refused: a full disk, a read-only folder."""
     try:
         yield
+    except shutil.Error as error:  # what copytree makes of a full disk: a list of all that failed
+        raise LongsealError(f"{path} cannot be written: {error.args[0][0][2]}") from error
     except OSError as error:
         raise LongsealError(f"{path} cannot be written: {error.strerror or error}") from error
+    except SafetensorError as error:  # what safetensors makes of it
+        raise LongsealError(f"{path} cannot be written: {error}") from error
 
 
 @contextmanager

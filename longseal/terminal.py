@@ -16,19 +16,20 @@ from longseal.evaluation import Accuracy
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
     """One row a length, one column a variant: share of right answers (95% interval)."""
     variants = list(dict.fromkeys(a.variant for a in accuracies))
-    table = Table("length", *variants, title="accuracy (95% interval)", title_justify="left")
+    columns = ("length", "questions", *variants)
+    table = Table(*columns, title="accuracy (95% interval)", title_justify="left")
     cells = {(a.length, a.variant): a for a in accuracies}
     for length in dict.fromkeys(a.length for a in accuracies):
-        table.add_row(
-            f"{length:,}",
-            *(_cell(cells[length, v]) if (length, v) in cells else "" for v in variants),
-        )
+        found = [cells.get((length, variant)) for variant in variants]
+        asked = max(accuracy.total for accuracy in found if accuracy is not None)
+        table.add_row(f"{length:,}", str(asked), *map(_cell, found))
     return table
 
 
-def _cell(accuracy: Accuracy) -> str:
-    interval = f"({accuracy.low:.2f}-{accuracy.high:.2f})"
-    return f"{accuracy.value:.2f} {interval} {accuracy.correct}/{accuracy.total}"
+def _cell(accuracy: Accuracy | None) -> str:
+    if accuracy is None:
+        return ""
+    return f"{accuracy.value:.2f} ({accuracy.low:.2f}-{accuracy.high:.2f})"
 
 
 def cost_table(costs: Sequence[Cost]) -> Table:

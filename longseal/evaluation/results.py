@@ -64,7 +64,8 @@ class Evaluation:
     def accuracy(self) -> tuple[Accuracy, ...]:
         """Accuracy by variant and length, in the order of the cases.
 
-        The interval takes answers as independent; questions that share a context nearly are.
+        The interval takes answers as independent. Questions on one context are not wholly so: ask
+        one question a context (`questions=1`) where the interval matters more than the time.
         """
         groups: dict[tuple[str, int], list[bool]] = {}
         for case in self.cases:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import logging as hub_logging
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -75,6 +77,8 @@ def load(
     device = pick_device(config.device)
     with _quiet(local=Path(place).exists()):
         try:
+            if not Path(place).exists():
+                hf_hub_download(place, "config.json")  # one clear refusal before anything else
             tokenizer = AutoTokenizer.from_pretrained(place, **options)
             network = AutoModelForCausalLM.from_pretrained(
                 place, dtype=_dtype(config.dtype), use_safetensors=True, **options
@@ -172,9 +176,12 @@ def _forget_packing(network: PreTrainedModel) -> None:
 def _quiet(local: bool) -> Iterator[None]:
     """Keep transformers' warnings away, and its bars too unless a download is to be seen."""
     verbosity = transformers_logging.get_verbosity()
+    hub_verbosity = hub_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
+    hub_logging.set_verbosity_error()
     try:
         with redirect_stderr(StringIO()) if local else nullcontext():
             yield
     finally:
         transformers_logging.set_verbosity(verbosity)
+        hub_logging.set_verbosity(hub_verbosity)

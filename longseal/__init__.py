@@ -1,6 +1,8 @@
 """longseal makes a long-context language model find what stands in its own context."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,3 +59,14 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value
             return value
     raise AttributeError(f"module 'longseal' has no attribute {name!r}")
+
+
+class _Public(ModuleType):
+    """Keeps `longseal.fold` the function: importing the package of that name would hide it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Public

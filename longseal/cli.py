@@ -32,6 +32,7 @@ app = App(
     name="longseal",
     help="Make a long-context language model find what stands in its own context.",
     help_format="markdown",
+    suppress_keyboard_interrupt=False,  # main says how to go on
 )
 
 
@@ -61,12 +62,15 @@ def run(
     from longseal.progress import bars
     from longseal.run_folder import refuse_taken
     from longseal.tasks import task
+    from longseal.tasks.prompt import Prompts, check_lengths
     from longseal.terminal import accuracy_table, chosen_line, cost_table, print_next
 
     wanted = task(config.task)
     folder = out or _default_folder(model, config.task)
     refuse_taken(folder, resume=resume or dry_run, overwrite=overwrite)
     loaded = _load(model, loading)
+    lengths = (*config.lengths, config.tuning.length, config.tuning.context_length)
+    check_lengths(Prompts(loaded), wanted, lengths, loaded.window)
     if dry_run:
         estimator = Estimator(loaded, wanted)
         variants = ("base", "tuned", "folded")

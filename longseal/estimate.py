@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from longseal.config import EvaluateConfig, TuneConfig
-from longseal.models.arguments import last_logits
+from longseal.models.arguments import last_logits, vocabulary_size
 from longseal.models.generation import TOGETHER
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
@@ -109,7 +109,7 @@ class Estimator:
     def _timed(self) -> tuple[float, float]:
         """Seconds of a forward pass over 512 tokens, and over a token for each of 16 answers."""
         network, device = self._model.network, self._model.device
-        row = torch.arange(_TIMED_TOKENS, device=device)[None] % 997
+        row = torch.arange(_TIMED_TOKENS, device=device)[None] % vocabulary_size(network)
         seconds: list[float] = []
         for _ in range(2):  # the first pass warms up
             for tokens in (row, row[:, :_TIMED_ANSWERS]):

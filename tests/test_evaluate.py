@@ -136,8 +136,10 @@ def test_results_of_other_variants_and_seeds_are_not_taken_for_these(llama, whol
 
 def cases(right, total, variant="base", length=600):
     scores = [{"last": i < right} for i in range(total)]
-    return [Case(variant, "lines", length, 0, 0, i, 590, 3, "1", "1", "last", s)
-            for i, s in enumerate(scores)]
+    return [
+        Case(variant, "lines", length, 0, 0, i, 590, 3, "1", "1", "last", s)
+        for i, s in enumerate(scores)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +199,7 @@ def test_where_few_lines_fit_all_questions_are_asked_all_the_same(llama, tmp_pat
     assert again == [found]
 
 
-@pytest.mark.parametrize(
-    ("length", "match"), [(5000, "5000 is beyond"), (100, "100 is too short")]
-)
+@pytest.mark.parametrize(("length", "match"), [(5000, "5000 is beyond"), (100, "100 is too short")])
 def test_lengths_that_cannot_be_are_refused(llama, length, match):
     with pytest.raises(LongsealError, match=match):
         evaluate(llama, tiny.ShortLines(), lengths=(length,), samples=1)

@@ -1,5 +1,7 @@
 """Answers are the model's own greedy ones, however many questions share a context."""
 
+from dataclasses import replace
+
 import pytest
 import tiny
 import torch
@@ -7,6 +9,8 @@ from transformers import GenerationConfig
 
 from longseal.models.generation import generate
 from longseal.models.shared_context import shares_context
+from longseal.tasks import Sample
+from longseal.tasks.prompt import EncodedSample
 
 NAMES = ["llama", "gpt2", "mistral"]
 NEVER = [1]  # EOS, which these models are not likely to say
@@ -31,10 +35,17 @@ def greedy(network, sample, count, ends):
     return answers
 
 
+def answers_of(model, samples, count, ends):
+    """Each sample's answers, in the order of its questions; every one is given once."""
+    given = list(generate(model, samples, max_new_tokens=count, stop_tokens=ends))
+    found = {(answer.sample, answer.question): answer.tokens for answer in given}
+    assert len(found) == len(given) == sum(len(sample.questions) for sample in samples)
+    return [[found[s, q] for q in range(len(one.questions))] for s, one in enumerate(samples)]
+
+
 def ours(model, count, ends, sample=SAMPLE):
-    return generate(
-        model, sample.context, sample.questions, max_new_tokens=count, stop_tokens=ends
-    )
+    (answers,) = answers_of(model, [sample], count, ends)
+    return answers
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,10 +81,46 @@ def test_an_answer_is_no_longer_than_it_may_be(loaded, name):
 def test_one_question_alone_is_answered_as_among_others(loaded, name):
     among = ours(loaded(name), 6, NEVER)
     for index, question in enumerate(SAMPLE.questions):
-        alone = generate(
-            loaded(name), SAMPLE.context, [question], max_new_tokens=6, stop_tokens=NEVER
-        )
-        assert alone == [among[index]]
+        one = replace(SAMPLE, questions=(question,))
+        assert ours(loaded(name), 6, NEVER, one) == [among[index]]
+
+
+SAMPLES = [
+    SAMPLE,
+    replace(tiny.encoded(context=57), context=tuple(tiny.tokens(57, 3))),
+    replace(tiny.encoded(context=110, blocks=((2, 1),)), context=tuple(tiny.tokens(110, 4))),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("together", [1, 190, 10_000])
+def test_several_contexts_at_once_are_answered_as_each_alone(
+    loaded, plain, name, together, monkeypatch
+):
+    monkeypatch.setattr("longseal.models.generation.TOGETHER", together)
+    free = [greedy(plain(name), sample, 8, NEVER) for sample in SAMPLES]
+    assert answers_of(loaded(name), SAMPLES, 8, NEVER) == free
+    ends = sorted({free[0][1][2], free[1][0][5], free[2][0][3]})
+    expected = [greedy(plain(name), sample, 8, ends) for sample in SAMPLES]
+    assert answers_of(loaded(name), SAMPLES, 8, ends) == expected
+
+
+def test_an_answer_is_given_as_soon_as_it_is_whole(llama, plain):
+    free = greedy(plain("llama"), SAMPLE, 12, NEVER)
+    ends = sorted({free[0][3], free[2][7]})
+    lengths = [len(answer) for answer in greedy(plain("llama"), SAMPLE, 12, ends)]
+    given = generate(llama, [SAMPLE], max_new_tokens=12, stop_tokens=ends)
+    first = next(given)
+    assert len(first.tokens) == min(lengths)
+    row = torch.tensor([tiny.tokens(30)])  # the network is free in between
+    torch.testing.assert_close(
+        llama.network(input_ids=row).logits, plain("llama")(input_ids=row).logits
+    )
+    assert sorted(len(answer.tokens) for answer in [first, *given]) == sorted(lengths)
+
+
+def test_nothing_asked_is_nothing_answered(llama):
+    assert list(generate(llama, [], max_new_tokens=3, stop_tokens=NEVER)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,7 +163,7 @@ def test_an_exception_puts_the_attention_implementation_back(llama):
     assert shares_context(llama.network)
     before = llama.network.config._attn_implementation
     with pytest.raises(IndexError):
-        generate(llama, SAMPLE.context, [[10**6]], max_new_tokens=2, stop_tokens=NEVER)
+        ours(llama, 2, NEVER, EncodedSample((5, 6), ((10**6,),), ((1,),), Sample("", ())))
     assert llama.network.config._attn_implementation == before
 
 

@@ -33,9 +33,7 @@ def adding_bos(template):
 
 
 def prompts_of(model, tokenizer):
-    return Prompts(
-        LanguageModel(model.source, model.network, tokenizer, model.sites, model.window)
-    )
+    return Prompts(LanguageModel(model.source, model.network, tokenizer, model.sites, model.window))
 
 
 TOKENIZERS = {
@@ -227,9 +225,7 @@ def test_the_prompt_that_is_trained_on_is_the_prompt_that_is_asked(loaded, name)
     trained = training_row(encoded, torch.device("cpu")).row
     asked = rows_read(
         model.network,
-        lambda: generate(
-            model, encoded.context, encoded.questions, max_new_tokens=1, stop_tokens=[1]
-        ),
+        lambda: list(generate(model, [encoded], max_new_tokens=1, stop_tokens=[1])),
     )
     assert trained.tokens[0, : len(prompt)].tolist() == prompt
     assert [token for row in asked for token in row][-len(prompt) :] == prompt

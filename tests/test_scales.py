@@ -92,8 +92,9 @@ def test_detaching_leaves_the_model_bit_identical(llama, kind):
 
 def test_an_exception_inside_leaves_the_model_bit_identical(llama):
     before, said = bits(llama.network), logits(llama.network)
-    with pytest.raises(KeyboardInterrupt), tiny.random_scales(llama, "head").attached(
-        llama.network
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tiny.random_scales(llama, "head").attached(llama.network),
     ):
         raise KeyboardInterrupt
     assert same_bits(llama.network, before)

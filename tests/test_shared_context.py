@@ -168,6 +168,6 @@ def test_generation_never_shows_lm_head_a_whole_prompt(loaded, name):
     model = loaded(name)
     rows = head_rows(
         model.network,
-        lambda: generate(model, LONG.context, LONG.questions, max_new_tokens=4, stop_tokens=[1]),
+        lambda: list(generate(model, [LONG], max_new_tokens=4, stop_tokens=[1])),
     )
     assert max(batch * length for batch, length, _ in rows) <= len(LONG.questions)

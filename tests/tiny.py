@@ -17,7 +17,7 @@ from transformers import (
 
 from longseal.models.load import LanguageModel
 from longseal.scales import Scales
-from longseal.tasks import Sample
+from longseal.tasks import Question, Sample
 from longseal.tasks.lines import Lines
 from longseal.tasks.prompt import EncodedSample
 
@@ -145,7 +145,7 @@ def encoded(
         context=tuple(tokens(context)),
         questions=tuple(tuple(tokens(q, 10 + i)) for i, (q, _) in enumerate(blocks)),
         answers=tuple(tuple(tokens(a, 20 + i)) for i, (_, a) in enumerate(blocks)),
-        source=Sample("", ()),
+        source=Sample("", tuple(Question("", "", str(i)) for i in range(len(blocks)))),
     )
 
 

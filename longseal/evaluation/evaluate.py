@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from longseal.config import EvaluateConfig
@@ -45,17 +44,25 @@ def evaluate(
     limits = {length: prompt_limit(length, model.window, task) for length in config.lengths}
     done = _done(log, variant, config)
     samples: list[_Sample] = []
-    for length, (context, asked) in product(config.lengths, enumerate(config.contexts)):
-        seed = f"test/{config.seed}/{task.name}/{length}/{context}"
-        encoded = prompts.fit(task, limits[length], asked, seed)
-        missing = [q for q in range(len(encoded.questions)) if (length, context, q) not in done]
-        samples.append(_Sample(length, context, encoded, missing))
+    for length in config.lengths:
+        left, context = config.samples, 0
+        while left:  # a short context may hold fewer questions than are asked for
+            seed = f"test/{config.seed}/{task.name}/{length}/{context}"
+            encoded = prompts.fit(task, limits[length], min(config.questions, left), seed)
+            missing = [q for q in range(len(encoded.questions)) if (length, context, q) not in done]
+            samples.append(_Sample(length, context, encoded, missing))
+            left, context = left - len(encoded.questions), context + 1
+    wanted = [
+        (sample.length, sample.context, question)
+        for sample in samples
+        for question in range(len(sample.encoded.questions))
+    ]
     asked_now = [sample for sample in samples if sample.missing]
     with bars() if bar is None else nullcontext(bar) as shown:
         work = shown.add_task(
             f"evaluate {variant}",
-            completed=len(done),
-            total=len(done) + sum(len(sample.missing) for sample in asked_now),
+            completed=len(wanted) - sum(len(sample.missing) for sample in asked_now),
+            total=len(wanted),
         )
         for answer in ask(model, task, prompts, [sample.to_ask for sample in asked_now]):
             sample = asked_now[answer.sample]
@@ -64,7 +71,7 @@ def evaluate(
             if log is not None:
                 log.append({"event": "case", **vars(case)})
             shown.update(work, advance=1)
-    return Evaluation(tuple(done[key] for key in sorted(done)))
+    return Evaluation(tuple(done[key] for key in wanted))
 
 
 @dataclass(frozen=True)
@@ -102,12 +109,7 @@ class _Sample:
 def _done(
     log: Log | None, variant: str, config: EvaluateConfig
 ) -> dict[tuple[int, int, int], Case]:
-    """The cases that the log holds of those that are asked for, by length, context, question."""
+    """The cases that the log holds, by length, context and question."""
     wanted = {"variant": variant, "task": config.task, "seed": config.seed}
     cases = map(case_from, [] if log is None else log.read(event="case", **wanted))
-    asked = dict(enumerate(config.contexts))
-    return {
-        (case.length, case.context, case.question): case
-        for case in cases
-        if case.length in config.lengths and case.question < asked.get(case.context, 0)
-    }
+    return {(case.length, case.context, case.question): case for case in cases}

@@ -13,6 +13,7 @@ import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import logging as hub_logging
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -90,6 +91,7 @@ def load(
             ImportError,
             KeyError,
             RuntimeError,
+            SafetensorError,
         ) as error:
             raise LongsealError(_explain(source, error)) from error
     if "gguf_file" in options:

@@ -133,7 +133,7 @@ class Adapter:
             kind: Kind = record.pop("kind")
             base, known = record.pop("base"), Fingerprint(**record.pop("base_fingerprint"))
             del record["heads"]
-        except (OSError, SafetensorError, KeyError, TypeError) as error:
+        except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
             raise LongsealError(f"{folder} is no longseal adapter: {error}") from error
         expected = {f"{_PREFIX}{site.name}{_SUFFIX}": site for site in sites}
         if tensors.keys() != expected.keys():
@@ -152,4 +152,8 @@ def _delta(scale: torch.Tensor, site: Site, kind: Kind, folder: Path) -> torch.T
             f"(1, {site.channels}), or values that are not finite"
         )
     delta = scale.float().view(site.n_heads, site.width) - 1
-    return delta[:, :1].clone() if kind == "head" else delta
+    if kind == "channel":
+        return delta
+    if not torch.equal(delta, delta[:, :1].expand_as(delta)):
+        raise LongsealError(f"{folder} is damaged: the channels of a head differ in {site.name}")
+    return delta[:, :1].clone()

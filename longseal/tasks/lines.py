@@ -89,7 +89,8 @@ def read_longeval(path: Path) -> list[Sample]:
 
 def _from_row(row: Mapping[str, object]) -> Sample:
     prompt, key_and_position = str(row["prompt"]), row["random_idx"]
-    assert isinstance(key_and_position, list)
+    if not isinstance(key_and_position, list):
+        raise TypeError("random_idx is no list")
     context, tail, question = prompt.rpartition(_TAIL)
     answer = _question(str(key_and_position[0]), str(row["expected_number"]))
     return Sample(context, (Question(tail + question, answer.answer, answer.expected),))

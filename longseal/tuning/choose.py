@@ -75,10 +75,10 @@ def candidates(steps: int) -> Iterator[tuple[int, float]]:
     """The steps and strengths worth asking, most promising first."""
     if steps:
         yield steps, 1.0
-        yield steps, 0.7
-        yield steps, 1.4
     if steps > 1:
-        yield steps // 2, 1.0
+        yield steps // 2, 1.0  # the rate falls: halfway is three quarters of the movement
+    if steps:
+        yield steps, 1.4
 
 
 def choose(judge: Judge, trajectory: Sequence[Scales], unchanged: Candidate) -> Candidate:

@@ -26,7 +26,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-figures: $(INSTALLED)  ## The figures of docs/results.md, about 25 minutes on two cores.
+figures: $(INSTALLED)  ## More of the figures of docs/results.md, about half an hour on two cores.
 	$(BIN)/python benchmarks/lines.py
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -271,9 +272,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (LongsealError, CycloptsError) as error:
         _fail(_one_line(error), 2)
     except KeyboardInterrupt:
-        again = " ".join(c for c in command if c != "--overwrite")
-        hint = "" if "--resume" in command else " --resume"
-        _fail(f"interrupted. To go on: longseal {again}{hint}", 130)
+        kept = command[:1] in (["run"], ["tune"]) or any(c.startswith("--out") for c in command)
+        words = [c for c in command if c not in ("--overwrite", "--resume")] + ["--resume"] * kept
+        _fail(f"interrupted. To go on: longseal {shlex.join(words)}", 130)
     except Exception as error:
         if os.environ.get("LONGSEAL_DEBUG"):
             raise

@@ -14,6 +14,7 @@ from longseal.models.generation import TOGETHER
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
 from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tuning.choose import candidates
 from longseal.tuning.memory import activation_bytes
 
 _BACKWARD = 2.2  # a step with its backward pass, in forward passes (weights take no gradient)
@@ -65,13 +66,14 @@ class Estimator:
             for _ in config.contexts
         ]
         room = self._task.max_new_tokens
+        models = 2 if variant == "folded" else 1  # the base is still there
         batches = -(-sum(prompts) // TOGETHER)
         return Cost(
             f"evaluate {variant}",
             sum(prompts) + room * config.samples * len(config.lengths),
             0,
             sum(map(self._seconds, prompts)) + batches * room * self._decode,
-            self._weights + self._run(max(*prompts, min(sum(prompts), TOGETHER))),
+            self._weights * models + self._run(max(*prompts, min(sum(prompts), TOGETHER))),
         )
 
     def tuning(self, config: TuneConfig) -> Cost:
@@ -79,13 +81,14 @@ class Estimator:
         limit = prompt_limit(config.context_length, self._model.window, self._task)
         judged = prompt_limit(config.length, self._model.window, self._task)
         sample = self._prompts.fit(self._task, limit, config.questions, "estimate")
-        contexts = -(-config.held_out // config.questions)
+        contexts = len(config.held_out_contexts)
+        asked = 1 + len(list(candidates(config.steps)))  # at most: unchanged, and every candidate
         judging = contexts * (self._seconds(judged) + self._task.max_new_tokens * self._decode)
         return Cost(
             "tune",
-            config.steps * sample.tokens + 2 * contexts * judged,
+            config.steps * sample.tokens + asked * contexts * judged,
             config.steps,
-            config.steps * _BACKWARD * self._seconds(sample.tokens) + 2 * judging,
+            config.steps * _BACKWARD * self._seconds(sample.tokens) + asked * judging,
             self._weights
             + max(activation_bytes(self._model, config.kind, sample), self._run(judged)),
         )

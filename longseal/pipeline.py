@@ -106,10 +106,12 @@ def _stages(
 
     def folded() -> Folded:
         if not folder.model.exists():
-            made = fold(model, adapter, folder.model)
+            fold(model, adapter, folder.model)
+        made = Folded.read(folder.model)
+        if not folder.log.read(event="fold"):
             values = {"rounding": made.rounding, "logit_difference": made.logit_difference}
             folder.log.append({"event": "fold", **values})
-        return Folded.read(folder.model)
+        return made
 
     base = measured(model, "base")
     adapter = timed("tune", tuned)
@@ -117,7 +119,8 @@ def _stages(
         scaled = measured(model, "tuned")
     checkpoint = timed("fold", folded)
     dtype = str(model.network.dtype).removeprefix("torch.")
-    reloaded = load(checkpoint.path, dtype=dtype, device=str(model.device))
+    device, trusted = str(model.device), model.trust_remote_code
+    reloaded = load(checkpoint.path, dtype=dtype, device=device, trust_remote_code=trusted)
     served = measured(reloaded, "folded")
     report(folder.path)
     cases = base.cases + scaled.cases + served.cases

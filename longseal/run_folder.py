@@ -81,7 +81,8 @@ def refuse_taken(path: Path, *, resume: bool, overwrite: bool) -> None:
         raise LongsealError(f"{path} is a file: name a folder with --out")
     if not path.is_dir() or not any(path.iterdir()):
         return
-    if not (path / _CONFIG).is_file():
+    config = path / _CONFIG
+    if not (config.is_file() and {"model", "task"} <= read_json(config).keys()):
         raise LongsealError(f"{path} holds files that are no run: name another folder with --out")
     if not (resume or overwrite):
         raise LongsealError(

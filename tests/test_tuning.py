@@ -258,7 +258,7 @@ class Stub:
         return Candidate(step, strength, self.accuracy.get((step, strength), 0.0))
 
 
-LAST, WEAKER, STRONGER, EARLIER = (8, 1.0), (8, 0.7), (8, 1.4), (4, 1.0)
+LAST, STRONGER, EARLIER = (8, 1.0), (8, 1.4), (4, 1.0)
 UNCHANGED = (0, 0.0)
 
 
@@ -269,29 +269,29 @@ def chosen(base, accuracy, steps=8):
 
 
 def test_the_best_of_all_candidates_is_taken():
-    for best in (LAST, WEAKER, STRONGER, EARLIER):
-        others = dict.fromkeys((LAST, WEAKER, STRONGER, EARLIER), 0.5)
+    for best in (LAST, STRONGER, EARLIER):
+        others = dict.fromkeys((LAST, STRONGER, EARLIER), 0.5)
         assert chosen(0.2, others | {best: 0.75})[0] == best
 
 
 def test_once_a_candidate_gets_everything_right_no_other_is_asked():
     assert chosen(0.5, {LAST: 1.0}) == (LAST, [LAST])
-    assert chosen(0.5, {LAST: 0.7, WEAKER: 1.0}) == (WEAKER, [LAST, WEAKER])
+    assert chosen(0.5, {LAST: 0.7, EARLIER: 1.0}) == (EARLIER, [LAST, EARLIER])
     assert chosen(1.0, {LAST: 1.0}) == (UNCHANGED, [])
 
 
 @pytest.mark.parametrize("score", [0.0, 0.5])
 def test_unchanged_wins_a_tie(score):
-    everyone = dict.fromkeys((LAST, WEAKER, STRONGER, EARLIER), score)
+    everyone = dict.fromkeys((LAST, STRONGER, EARLIER), score)
     assert chosen(score, everyone)[0] == UNCHANGED
 
 
 def test_unchanged_wins_over_what_is_worse():
-    assert chosen(0.6, {LAST: 0.5, WEAKER: 0.4, STRONGER: 0.3, EARLIER: 0.2})[0] == UNCHANGED
+    assert chosen(0.6, {LAST: 0.5, STRONGER: 0.3, EARLIER: 0.2})[0] == UNCHANGED
 
 
 def test_the_last_step_at_its_own_strength_wins_a_tie_of_what_was_tuned():
-    assert chosen(0.1, dict.fromkeys((LAST, WEAKER, STRONGER, EARLIER), 0.5))[0] == LAST
+    assert chosen(0.1, dict.fromkeys((LAST, STRONGER, EARLIER), 0.5))[0] == LAST
 
 
 def test_a_single_step_has_no_earlier_one():

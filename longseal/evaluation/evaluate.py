@@ -42,7 +42,7 @@ def evaluate(
     config = config or EvaluateConfig(task=task.name, **fields)
     prompts = Prompts(model)
     limits = {length: prompt_limit(length, model.window, task) for length in config.lengths}
-    done = _done(log, variant, config)
+    done = _done(log, variant, task.name, config.seed)
     samples: list[_Sample] = []
     for length in config.lengths:
         left, context = config.samples, 0
@@ -106,10 +106,8 @@ class _Sample:
         )
 
 
-def _done(
-    log: Log | None, variant: str, config: EvaluateConfig
-) -> dict[tuple[int, int, int], Case]:
+def _done(log: Log | None, variant: str, task: str, seed: int) -> dict[tuple[int, int, int], Case]:
     """The cases that the log holds, by length, context and question."""
-    wanted = {"variant": variant, "task": config.task, "seed": config.seed}
+    wanted = {"variant": variant, "task": task, "seed": seed}
     cases = map(case_from, [] if log is None else log.read(event="case", **wanted))
     return {(case.length, case.context, case.question): case for case in cases}

@@ -19,7 +19,7 @@ from longseal.scales import Adapter, Scales
 from longseal.scales.adapter import RECORD
 
 #: Weights in other formats would be left unfolded, so they are left behind.
-_OTHER_WEIGHTS = (
+OTHER_WEIGHTS = (
     "*.bin",
     "*.bin.index.json",
     "*.pt",
@@ -93,8 +93,14 @@ def check_base(folder: Path, adapter: Adapter) -> None:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a checkpoint byte for byte, weights in formats that are not folded left behind."""
-    ignore = shutil.ignore_patterns(".*", *_OTHER_WEIGHTS)
+    """Copy a checkpoint byte for byte; weights that would stay unfolded are left behind."""
+    used = {path for path, _ in Tensors.of(source).places.values()}
+    others = shutil.ignore_patterns(".*", *OTHER_WEIGHTS)
+
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        stale = {n for n in names if n.endswith(".safetensors") and Path(folder, n) not in used}
+        return stale | set(others(folder, names))
+
     shutil.copytree(
         source, target, dirs_exist_ok=True, ignore=ignore, copy_function=shutil.copyfile
     )

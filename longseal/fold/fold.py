@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from longseal.errors import LongsealError
 from longseal.files import new_folder, read_json
-from longseal.fold.checkpoint import check_base, copy_files, multiply
+from longseal.fold.checkpoint import OTHER_WEIGHTS, check_base, copy_files, multiply
 from longseal.models.arguments import vocabulary_size
 from longseal.models.load import LanguageModel, load
 from longseal.scales import Adapter
@@ -76,7 +78,8 @@ def fold(
         hooked = _logits(model)
     with new_folder(target) as partial:
         if source is None:
-            model.network.save_pretrained(partial)
+            with redirect_stderr(StringIO()):  # its bar: saving takes a moment
+                model.network.save_pretrained(partial)
             model.tokenizer.save_pretrained(partial)
             check_base(partial, adapter)
         else:
@@ -96,7 +99,8 @@ def _difference(model: LanguageModel, folder: Path, hooked: Tensor) -> float:
         LongsealError: they differ by more than rounding can explain.
     """
     dtype = str(model.network.dtype).removeprefix("torch.")
-    folded = _logits(load(folder, dtype=dtype, device=str(model.device)))
+    device, trusted = str(model.device), model.trust_remote_code
+    folded = _logits(load(folder, dtype=dtype, device=device, trust_remote_code=trusted))
     difference = float((folded - hooked).abs().max())
     usual = float((folded - hooked).square().mean().sqrt())  # the largest grows with the vocabulary
     if not usual <= _TOLERANCE * float(hooked.std()):
@@ -138,7 +142,10 @@ def _files(source: str) -> Path | None:
         return path
     if path.suffix == ".gguf":
         return None
-    return Path(snapshot_download(source))
+    try:
+        return Path(snapshot_download(source, ignore_patterns=list(OTHER_WEIGHTS)))
+    except OSError as error:
+        raise LongsealError(f"{source} cannot be fetched whole: {error}") from error
 
 
 @torch.no_grad()

@@ -72,7 +72,7 @@ def check(
             continue
         compared += 1
         for was, now in zip(values, present, strict=True):
-            if abs(was - now) > slack * (abs(was) + 1e-6):
+            if abs(was - now) > slack * (abs(was) + 1e-4):
                 raise LongsealError(
                     f"the adapter was made for another base: {name} holds other weights here. "
                     "Use the base that the adapter names, or tune this model anew"

@@ -35,6 +35,7 @@ class LanguageModel:
     Attributes:
         source: what was asked for: a hub id, a folder or a GGUF file.
         window: tokens the model was made for, or None where it does not say.
+        trust_remote_code: whether its own code was allowed, for when it is loaded again.
     """
 
     source: str
@@ -42,6 +43,7 @@ class LanguageModel:
     tokenizer: PreTrainedTokenizerBase
     sites: tuple[Site, ...]
     window: int | None
+    trust_remote_code: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -62,7 +64,7 @@ class LanguageModel:
 def load(
     source: str | Path | None = None, config: LoadConfig | None = None, **fields: Any
 ) -> LanguageModel:
-    """Load a model for evaluation or tuning: frozen, without dropout, never quantised.
+    """Load a model for evaluation or tuning: frozen and without dropout.
 
     Args:
         source: hub id, folder or `.gguf` file; SmolLM2-135M-Instruct where it is None.
@@ -99,7 +101,8 @@ def load(
     network.requires_grad_(False)
     network.eval()
     torch.nn.Module.to(network, device)
-    return LanguageModel(source, network, tokenizer, find_sites(network), window(network))
+    sites, trusted = find_sites(network), config.trust_remote_code
+    return LanguageModel(source, network, tokenizer, sites, window(network), trusted)
 
 
 def window(network: PreTrainedModel) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,7 +23,7 @@ from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
 _NAME = "longseal_shared_context"
 
 
-_PASS: ContextVar[Sequence[Segment]] = ContextVar("pass")
+_PASS: list[Sequence[Segment]] = []  # no ContextVar: on a GPU the backward pass has its own thread
 
 
 def _attention(
@@ -46,7 +45,7 @@ def _attention(
     Returns:
         `(1, tokens, n_heads, head_dim)`, and None for the weights.
     """
-    segments = _PASS.get()
+    segments = _PASS[-1]
     sizes = [segment.tokens for segment in segments]
     queries, keys, values = (tensor.split(sizes, dim=2) for tensor in (query, key, value))
     parts = [
@@ -120,11 +119,11 @@ def packed_attention(network: PreTrainedModel) -> Iterator[None]:
 @contextmanager
 def packed_pass(*segments: Segment) -> Iterator[None]:
     """Say which rows the passes inside the block belong to, the backward pass included."""
-    token = _PASS.set(segments)
+    _PASS.append(segments)
     try:
         yield
     finally:
-        _PASS.reset(token)
+        _PASS.pop()
 
 
 _SHARES: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()

@@ -80,9 +80,15 @@ class Adapter:
     def save(self, folder: str | Path) -> None:
         """Write the folder, whole or not at all.
 
+        An adapter that is there already is replaced; anything else is left alone.
+
         Raises:
-            LongsealError: it cannot be written.
+            LongsealError: it cannot be written, or holds something that is no adapter.
         """
+        folder = Path(folder).resolve()
+        taken = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+        if taken and not (folder / WEIGHTS).is_file():
+            raise LongsealError(f"{folder} holds something that is no adapter: name another folder")
         from peft import IA3Config, TaskType  # seconds to import: only where it is used
 
         sites = self.scales.sites
@@ -111,7 +117,7 @@ class Adapter:
             },
             "base_fingerprint": vars(self.base_fingerprint),
         }
-        with new_folder(Path(folder)) as partial:
+        with new_folder(folder) as partial:
             config.save_pretrained(str(partial))
             save_file(scales, partial / WEIGHTS, {"format": "pt"})
             (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", "utf-8")

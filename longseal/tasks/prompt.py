@@ -85,7 +85,10 @@ class Prompts:
         if answer is not None:
             messages.append({"role": "assistant", "content": answer})
         rendered = self._tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=answer is None
+            messages,
+            tokenize=False,
+            add_generation_prompt=answer is None,
+            enable_thinking=False,  # templates that know no thinking ignore it
         )
         assert isinstance(rendered, str)
         return rendered

@@ -67,15 +67,18 @@ def needs_checkpointing(model: LanguageModel, kind: Kind, encoded: EncodedSample
 def checkpointing(network: PreTrainedModel) -> Iterator[None]:
     """Keep only each layer's input inside the block, and run the layer again when it is needed.
 
-    Set on the layers themselves: transformers' own switch wants the whole model in training mode,
-    which would turn dropout on, and may force gradients into the embeddings.
+    Set on the layers themselves: transformers' own switch wants them in training mode, which may
+    turn dropout on, and may force gradients into the embeddings.
     """
     layers = [m for m in network.modules() if isinstance(m, GradientCheckpointingLayer)]
+    before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
-        vars(layer)["_gradient_checkpointing_func"] = partial(checkpoint, use_reentrant=False)
-        layer.gradient_checkpointing = layer.training = True
+        vars(layer)["forward"] = partial(checkpoint, layer.forward, use_reentrant=False)
     try:
         yield
     finally:
-        for layer in layers:
-            layer.gradient_checkpointing = layer.training = False
+        for layer, forward in zip(layers, before, strict=True):
+            if forward is None:
+                del vars(layer)["forward"]
+            else:
+                vars(layer)["forward"] = forward

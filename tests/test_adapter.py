@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 import longseal
 from longseal import Adapter
 from longseal.errors import LongsealError
+from longseal.scales import Scales
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(50)])
@@ -217,3 +218,14 @@ def test_the_strength_is_kept_when_an_adapter_is_saved_weaker(llama, tmp_path):
     for site in llama.sites:
         expected = 1 + (adapter.scales.scale(site) - 1) / 4
         torch.testing.assert_close(again.scales.scale(site), expected)
+
+
+def test_saving_never_throws_away_what_is_no_adapter(llama, tmp_path):
+    adapter = Adapter.of(llama, Scales.zeros("head", llama.sites), {})
+    (tmp_path / "precious").write_text("x")
+    with pytest.raises(LongsealError, match="no adapter"):
+        adapter.save(tmp_path)
+    assert (tmp_path / "precious").read_text() == "x"
+    adapter.save(tmp_path / "adapter")
+    adapter.save(tmp_path / "adapter")  # an adapter may be replaced
+    assert Adapter.load(tmp_path / "adapter").scales.unchanged

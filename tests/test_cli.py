@@ -191,7 +191,11 @@ def test_an_out_that_is_taken(capfd, model, tmp_path, command):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious").write_text("x")
     assert "no run" in refused(capfd, command, model, *LENGTHS[command], "--out", "out")
-    (tmp_path / "out" / "config.json").write_text("{}")
+    (tmp_path / "out" / "config.json").write_text('{"model_type": "llama"}')  # a model's own
+    assert "no run" in refused(
+        capfd, command, model, *LENGTHS[command], "--out", "out", "--overwrite"
+    )
+    (tmp_path / "out" / "config.json").write_text('{"model": "m", "task": "lines"}')
     line = refused(capfd, command, model, *LENGTHS[command], "--out", "out")
     assert "--resume" in line
     assert "--overwrite" in line

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 import longseal
 from longseal import Adapter, fold
 from longseal.errors import LongsealError
+from longseal.scales import Scales
 
 NAMES = ["llama", "untied", "gpt2"]
 KINDS = ["head", "channel"]
@@ -294,3 +295,12 @@ def test_a_fold_that_is_interrupted_leaves_nothing_behind(place, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fold(model, place / "adapter", place / "target")
     assert tree(place) == before
+
+
+def test_safetensors_outside_the_index_are_left_behind(tmp_path):
+    """They would stay unfolded, and some engines prefer them."""
+    base = tiny.save(tmp_path / "base")
+    (base / "consolidated.safetensors").write_bytes((base / "model.safetensors").read_bytes())
+    model = longseal.load(base)
+    fold(model, Adapter.of(model, Scales.zeros("head", model.sites), {}), tmp_path / "sealed")
+    assert not (tmp_path / "sealed" / "consolidated.safetensors").exists()

@@ -13,7 +13,7 @@ from longseal.config import RunConfig
 from longseal.evaluation import Accuracy, Evaluation, evaluate
 from longseal.fold import Folded, fold
 from longseal.measure import peak_memory
-from longseal.models.load import LanguageModel, load
+from longseal.models.load import LanguageModel, load_alike
 from longseal.progress import Bar, bars
 from longseal.report import report
 from longseal.run_folder import RunFolder
@@ -118,10 +118,7 @@ def _stages(
     with adapter.attached(model):
         scaled = measured(model, "tuned")
     checkpoint = timed("fold", folded)
-    dtype = str(model.network.dtype).removeprefix("torch.")
-    device, trusted = str(model.device), model.trust_remote_code
-    reloaded = load(checkpoint.path, dtype=dtype, device=device, trust_remote_code=trusted)
-    served = measured(reloaded, "folded")
+    served = measured(load_alike(model, checkpoint.path), "folded")
     report(folder.path)
     cases = base.cases + scaled.cases + served.cases
     return Outcome(Evaluation(cases).accuracy(), adapter, checkpoint, folder)

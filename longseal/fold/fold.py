@@ -17,7 +17,7 @@ from longseal.errors import LongsealError
 from longseal.files import new_folder, read_json
 from longseal.fold.checkpoint import OTHER_WEIGHTS, check_base, copy_files, multiply
 from longseal.models.arguments import vocabulary_size
-from longseal.models.load import LanguageModel, load
+from longseal.models.load import LanguageModel, load, load_alike
 from longseal.scales import Adapter
 from longseal.scales.adapter import RECORD
 
@@ -98,9 +98,7 @@ def _difference(model: LanguageModel, folder: Path, hooked: Tensor) -> float:
     Raises:
         LongsealError: they differ by more than rounding can explain.
     """
-    dtype = str(model.network.dtype).removeprefix("torch.")
-    device, trusted = str(model.device), model.trust_remote_code
-    folded = _logits(load(folder, dtype=dtype, device=device, trust_remote_code=trusted))
+    folded = _logits(load_alike(model, folder))
     difference = float((folded - hooked).abs().max())
     usual = float((folded - hooked).square().mean().sqrt())  # the largest grows with the vocabulary
     if not usual <= _TOLERANCE * float(hooked.std()):

@@ -105,6 +105,13 @@ def load(
     return LanguageModel(source, network, tokenizer, sites, window(network), trusted)
 
 
+def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
+    """Load another checkpoint as `model` was loaded: same dtype, device and trust."""
+    dtype = str(model.network.dtype).removeprefix("torch.")
+    device, trusted = str(model.device), model.trust_remote_code
+    return load(folder, dtype=dtype, device=device, trust_remote_code=trusted)
+
+
 def window(network: PreTrainedModel) -> int | None:
     """Tokens the model's positions were made for (its config), or None where it does not say."""
     text = network.config.get_text_config(decoder=True)

@@ -14,6 +14,22 @@ from longseal.models.families import ATTENTION_WORDS, OUTPUT_PROJECTIONS
 
 
 @dataclass(frozen=True)
+class ValueRows:
+    """Which rows of which projection give the values of a site's heads.
+
+    Attributes:
+        name: path of the module whose output holds the values (`v_proj`, a fused `c_attn` ...).
+        output_axis: axis of its stored weight that holds the output (Linear 0, Conv1D 1).
+        first: for each query head the first of its `width` consecutive rows; heads of one group
+            share them.
+    """
+
+    name: str
+    output_axis: int
+    first: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Site:
     """A layer's output projection, as longseal scales it.
 
@@ -23,6 +39,7 @@ class Site:
         n_heads, n_kv_heads: query heads and key-value heads.
         width: channels of one head's output; `n_heads * width` is the projection's input size.
         input_axis: axis of the stored weight that holds the input (Linear 1, Conv1D 0).
+        values: where the heads' values come from, or why scales cannot be folded there.
     """
 
     name: str
@@ -31,6 +48,7 @@ class Site:
     n_kv_heads: int
     width: int
     input_axis: int
+    values: ValueRows | str = "where its values come from is not known"
 
     @property
     def weight(self) -> str:

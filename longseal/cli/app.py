@@ -1,0 +1,44 @@
+"""What all commands share: the app, its console and the parameters that several take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from longseal.config import LoadConfig
+
+if TYPE_CHECKING:  # commands import what they need: `longseal --help` should not wait for torch
+    from longseal.models.load import LanguageModel
+
+Model = Annotated[
+    str | None, Parameter(help="Hub id, folder or .gguf file. [default: SmolLM2-135M-Instruct]")
+]
+Flat = Parameter(name="*")
+Resume = Annotated[bool, Parameter(help="Go on with an interrupted run.", negative=())]
+Overwrite = Annotated[bool, Parameter(help="Throw an earlier run away first.", negative=())]
+DryRun = Annotated[bool, Parameter(help="Print what it would cost, and do nothing.", negative=())]
+
+console = Console()
+app = App(
+    name="longseal",
+    help="Make a long-context language model find what stands in its own context.",
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,  # main says how to go on
+)
+
+
+def load_model(model: str | None, loading: LoadConfig) -> LanguageModel:
+    """Load a model, and say meanwhile what is going on."""
+    from longseal.models.load import load
+
+    with console.status(f"loading {model or 'the default model'}"):
+        return load(model, loading)
+
+
+def default_folder(model: str | None, name: str) -> Path:
+    """Where a job's results go when the user names no folder."""
+    stem = Path(model).name.removesuffix(".gguf") if model else "SmolLM2-135M-Instruct"
+    return Path("runs") / f"{stem}-{name}"

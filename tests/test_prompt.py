@@ -33,7 +33,9 @@ def adding_bos(template):
 
 
 def prompts_of(model, tokenizer):
-    return Prompts(LanguageModel(model.source, model.network, tokenizer, model.sites, model.window))
+    return Prompts(
+        LanguageModel(model.source, model.network, tokenizer, model.structure, model.window)
+    )
 
 
 TOKENIZERS = {

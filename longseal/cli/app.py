@@ -35,7 +35,10 @@ def load_model(model: str | None, loading: LoadConfig) -> LanguageModel:
     from longseal.models.load import load
 
     with console.status(f"loading {model or 'the default model'}"):
-        return load(model, loading)
+        loaded = load(model, loading)
+    for reason, layers in loaded.structure.by_reason().items():
+        console.print(f"layers without heads to scale: {layers} ({reason})")
+    return loaded
 
 
 def default_folder(model: str | None, name: str) -> Path:

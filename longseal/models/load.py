@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 from longseal.config import LoadConfig
 from longseal.errors import LongsealError
 from longseal.models.default import default_model
-from longseal.models.sites import Site, find_sites
+from longseal.models.sites import Site, Structure, find_structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,7 @@ class LanguageModel:
     """A frozen network, its tokenizer, and where its heads meet the output projections.
 
     Attributes:
+        structure: the output projections, and the layers that have no heads.
         source: what was asked for: a hub id, a folder or a GGUF file.
         window: tokens the model was made for, or None where it does not say.
         trust_remote_code: whether its own code was allowed, for when it is loaded again.
@@ -41,9 +42,14 @@ class LanguageModel:
     source: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    sites: tuple[Site, ...]
+    structure: Structure
     window: int | None
     trust_remote_code: bool = False
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The output projections that are scaled, in layer order."""
+        return self.structure.sites
 
     @property
     def device(self) -> torch.device:
@@ -101,8 +107,8 @@ def load(
     network.requires_grad_(False)
     network.eval()
     torch.nn.Module.to(network, device)
-    sites, trusted = find_sites(network), config.trust_remote_code
-    return LanguageModel(source, network, tokenizer, sites, window(network), trusted)
+    structure, trusted = find_structure(network), config.trust_remote_code
+    return LanguageModel(source, network, tokenizer, structure, window(network), trusted)
 
 
 def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from longseal.errors import LongsealError
-from longseal.models.families import ATTENTION_WORDS, OUTPUT_PROJECTIONS
+from longseal.models.arguments import takes, vocabulary_size
+from longseal.models.trace import Trace, trace
+
+_LENGTH = 23  # tokens of the pass that is watched: no usual size of anything else
 
 
 @dataclass(frozen=True)
@@ -61,57 +67,209 @@ class Site:
         return self.n_heads * self.width
 
 
-def find_sites(network: PreTrainedModel) -> tuple[Site, ...]:
-    """Find every attention layer's output projection, in layer order.
+@dataclass(frozen=True)
+class Structure:
+    """The sites of a network in layer order, and the layers that have none, with the reason."""
 
-    A site is a Linear or Conv1D that carries a usual output projection's name, sits directly in an
-    attention module of a decoder layer, and whose input is a whole number of channels a head.
+    sites: tuple[Site, ...]
+    skipped: Mapping[int, str]
+
+    def by_reason(self) -> dict[str, str]:
+        """The skipped layers as one phrase, such as "0-2, 4", for each reason."""
+        groups: dict[str, list[int]] = {}
+        for layer, reason in sorted(self.skipped.items()):
+            groups.setdefault(reason, []).append(layer)
+        return {reason: _ranges(layers) for reason, layers in groups.items()}
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def find_structure(network: PreTrainedModel) -> Structure:
+    """Find every attention layer's output projection by watching one short pass (see `trace`).
+
+    Only what runs on text is found: other towers of a vision-language model are left alone.
 
     Raises:
-        LongsealError: no layer has such a module.
+        LongsealError: the network cannot run on tokens alone, or no layer has heads whose outputs
+            meet an output projection.
     """
+    seen = _watch(network)
+    layers = _Layers(network, (*seen.inputs, *seen.refused))
+    sites: list[Site] = []
+    reasons: dict[int, str] = {}
+    for path in seen.inputs:
+        found = _site(network, seen, path, layers.index(path))
+        if isinstance(found, Site):
+            sites.append(found)
+        else:
+            reasons[layers.index(path)] = found
+    for path, reason in seen.refused.items():
+        reasons.setdefault(layers.index(path), reason)
+    if not sites:
+        why = next(iter(reasons.values()), "no layer has a softmax over positions")
+        raise LongsealError(f"{type(network).__name__} has no heads that longseal can scale: {why}")
+    taken = {site.layer for site in sites}
+    skipped = {
+        layer: reasons.get(layer) or layers.kind(layer)
+        for layer in range(layers.count)
+        if layer not in taken
+    }
+    ordered = sorted(sites, key=lambda site: site.layer)
+    return Structure(tuple(_without_shared_values(ordered)), skipped)
+
+
+def find_sites(network: PreTrainedModel) -> tuple[Site, ...]:
+    """The sites of `find_structure`."""
+    return find_structure(network).sites
+
+
+def _watch(network: PreTrainedModel) -> Trace:
+    """Watch a pass over tokens that mean nothing special."""
+    special = set(_token_ids(network.config.to_dict()))
+    usual = [token for token in range(vocabulary_size(network)) if token not in special]
+    row = torch.tensor([[usual[(7 + 5 * i) % len(usual)] for i in range(_LENGTH)]])
+    options = {"use_cache": False} if takes(network, "use_cache") else {}
+    try:
+        with _written_out(network):
+            return trace(
+                network, lambda: network(input_ids=row.to(network.device), **options), _LENGTH
+            )
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
+        first = (str(e).splitlines() or [type(e).__name__])[0]
+        raise LongsealError(f"{type(network).__name__} cannot be run on text alone: {first}") from e
+
+
+@contextmanager
+def _written_out(network: PreTrainedModel) -> Iterator[None]:
+    """Let attention run as torch operations: kernels of other libraries cannot be watched."""
+    usual = network.config._attn_implementation
+    if usual in (None, "eager", "sdpa"):
+        yield
+        return
+    network.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        network.set_attn_implementation(usual)
+
+
+def _token_ids(settings: Mapping[str, Any]) -> Iterator[int]:
+    """Every number that a config names as a token."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _token_ids(value)
+        elif "token" in str(name):
+            yield from (
+                v for v in (value if isinstance(value, list) else [value]) if type(v) is int
+            )
+
+
+class _Layers:
+    """The decoder layers of a network, numbered through where there is more than one stack."""
+
+    def __init__(self, network: PreTrainedModel, paths: tuple[str, ...]) -> None:
+        self._config: PreTrainedConfig = network.config.get_text_config(decoder=True)
+        self._first: dict[str, int] = {}
+        self.count = 0
+        for path in paths:
+            stack, _ = _place(path)
+            if stack not in self._first:
+                self._first[stack] = self.count
+                modules = network.get_submodule(stack)
+                self.count += len(modules) if isinstance(modules, nn.ModuleList) else 1
+
+    def index(self, path: str) -> int:
+        """The layer that a module belongs to."""
+        stack, number = _place(path)
+        return self._first[stack] + number
+
+    def kind(self, layer: int) -> str:
+        """What a layer without heads is, as far as the config says."""
+        for name in ("layer_types", "layers_block_type"):
+            kinds = getattr(self._config, name, None)
+            if isinstance(kinds, list | tuple) and layer < len(kinds):
+                return f"{kinds[layer]}: no softmax over positions"
+        return "no softmax over positions"
+
+
+def _place(path: str) -> tuple[str, int]:
+    """The outermost numbered list that a module is in, and its number there."""
+    parts = path.split(".")
+    for i, part in enumerate(parts):
+        if part.isdigit():
+            return ".".join(parts[:i]), int(part)
+    return "", 0
+
+
+def _site(network: PreTrainedModel, seen: Trace, path: str, layer: int) -> Site | str:
+    """The site of a projection that received heads' outputs, or why it is none."""
+    tensor, mark = seen.inputs[path]
+    assert mark.head is not None
+    head = _same_everywhere(mark.head, tensor.shape[-1])
+    if head is None or bool((head < 0).any()):
+        return f"{path} takes more than the outputs of heads"
+    _, counts = head.unique_consecutive(return_counts=True)
+    if len(counts) != len(head.unique()) or len(counts.unique()) != 1:
+        return f"the heads do not lie one after another in the input of {path}"
+    module = network.get_submodule(path)
+    axis = 0 if isinstance(module, Conv1D) else 1
+    n_heads, width = len(counts), int(counts[0])
+    values = _values(network, seen, path, n_heads)
     config = network.config.get_text_config(decoder=True)
-    found: dict[int, Site] = {}
-    for path, module in network.named_modules():
-        layer = _layer_index(path)
-        if layer is None or not any(word in path.split(".")[-1] for word in ATTENTION_WORDS):
-            continue
-        site = _site(path, module, layer, config)
-        if site is not None and layer not in found:
-            found[layer] = site
-    if not found:
-        raise LongsealError(
-            f"no attention output projection was found in {type(network).__name__}: "
-            "this architecture is not supported"
-        )
-    return tuple(found[layer] for layer in sorted(found))
+    groups = getattr(config, "num_key_value_heads", None)
+    n_kv_heads = groups if isinstance(groups, int) and 0 < groups < n_heads else n_heads
+    if isinstance(values, ValueRows):
+        n_kv_heads = len(set(values.first))
+    return Site(path, layer, n_heads, n_kv_heads, width, axis, values)
 
 
-def _layer_index(path: str) -> int | None:
-    numbers = [part for part in path.split(".") if part.isdigit()]
-    return int(numbers[0]) if len(numbers) == 1 else None
+def _values(network: PreTrainedModel, seen: Trace, path: str, n_heads: int) -> ValueRows | str:
+    """Which rows give the values of a site's heads, or why a factor on them would not be exact."""
+    tensor, mark = seen.inputs[path]
+    channels = tensor.shape[-1]
+    if mark.row is None or mark.source is None or mark.broken is not None:
+        return f"{mark.broken or 'an unknown step'} stands between the values and {path}"
+    row, source = (_same_everywhere(plane, channels) for plane in (mark.row, mark.source))
+    if row is None or source is None or bool((row < 0).any()) or len(source.unique()) != 1:
+        return f"the values of {path} do not come from one projection"
+    number = int(source[0])
+    if seen.elsewhere.get(number, set()) & set(row.tolist()):
+        return f"the values of {path} are used in another place too"
+    heads = row.view(n_heads, -1)
+    if not torch.equal(heads, heads[:, :1] + torch.arange(heads.shape[1], device=heads.device)):
+        return f"the values of a head of {path} do not lie one after another"
+    module = network.get_submodule(seen.names[number])
+    axis = 1 if isinstance(module, Conv1D) else 0
+    return ValueRows(seen.names[number], axis, tuple(heads[:, 0].tolist()))
 
 
-def _site(path: str, module: nn.Module, layer: int, config: PreTrainedConfig) -> Site | None:
-    for name in OUTPUT_PROJECTIONS:
-        projection = getattr(module, name, None)
-        if not isinstance(projection, nn.Linear | Conv1D):
-            continue
-        inputs = projection.in_features if isinstance(projection, nn.Linear) else projection.nx
-        n_heads = _count(module, config, "num_heads", "num_attention_heads")
-        if n_heads is None or inputs % n_heads:
-            continue
-        n_kv_heads = _count(module, config, "num_key_value_heads", "num_kv_heads") or n_heads
-        axis = 1 if isinstance(projection, nn.Linear) else 0
-        return Site(f"{path}.{name}", layer, n_heads, n_kv_heads, inputs // n_heads, axis)
-    return None
+def _same_everywhere(plane: Tensor, channels: int) -> Tensor | None:
+    """The plane's row, `(channels,)`, if it is the same at every position."""
+    rows = plane.reshape(-1, channels)
+    return rows[0] if torch.equal(rows, rows[:1].expand_as(rows)) else None
 
 
-def _count(module: nn.Module, config: PreTrainedConfig, *names: str) -> int | None:
-    """The first of `names` that the module, or else the config, gives as a whole number."""
-    for owner in (module, config):
-        for name in names:
-            value: Any = getattr(owner, name, None)
-            if isinstance(value, int) and value > 0:
-                return value
-    return None
+def _without_shared_values(sites: list[Site]) -> Iterator[Site]:
+    """The sites, those that share their values with another layer's marked so."""
+    for site in sites:
+        sharing = [
+            other.layer
+            for other in sites
+            if other is not site
+            and isinstance(other.values, ValueRows)
+            and isinstance(site.values, ValueRows)
+            and other.values.name == site.values.name
+        ]
+        if sharing:
+            reason = f"the values of {site.name} are used by layer {sharing[0]} too"
+            yield replace(site, values=reason)
+        else:
+            yield site

@@ -1,0 +1,151 @@
+"""What the tensors of a forward pass carry: which head's output, which row of which projection.
+
+A mark follows its tensor through views and casts, element by element, so that the input of an
+output projection says of each channel which head it is and where its value came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What one tensor carries; planes are int64 of the tensor's shape, -1 where there is nothing.
+
+    Attributes:
+        sources: the projections that the tensor depends on, back to the nearest ones.
+        source, row: of each element, the projection that gave it and the row of its output.
+        head: of each element, the head that it belongs to.
+        probabilities: whether these are heads' attention probabilities; else heads' outputs.
+        broken: what stands between the rows and these elements that a factor does not pass.
+    """
+
+    sources: frozenset[int] = frozenset()
+    source: Tensor | None = None
+    row: Tensor | None = None
+    head: Tensor | None = None
+    probabilities: bool = False
+    broken: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether a factor on the rows is the same factor on these elements."""
+        return self.row is not None and self.broken is None
+
+    @property
+    def output(self) -> bool:
+        """Whether these are heads' outputs."""
+        return self.head is not None and not self.probabilities
+
+    @property
+    def planes(self) -> bool:
+        """Whether anything is known of single elements."""
+        return self.head is not None or self.row is not None
+
+    def mapped(self, rearrange: Callable[[Tensor], Tensor]) -> Mark:
+        """The same mark, each plane rearranged."""
+
+        def done(plane: Tensor | None) -> Tensor | None:
+            return None if plane is None else rearrange(plane)
+
+        return replace(self, source=done(self.source), row=done(self.row), head=done(self.head))
+
+    def agrees(self, other: Mark) -> bool:
+        """Whether both came from the same rows, element by element."""
+        if self.row is None or other.row is None or self.source is None or other.source is None:
+            return False
+        return torch.equal(self.row, other.row) and torch.equal(self.source, other.source)
+
+
+def rows_of(projection: int, output: Tensor) -> Mark:
+    """The mark of a projection's output, `(..., rows)`."""
+    row = torch.arange(output.shape[-1], device=output.device).expand(output.shape)
+    return Mark(frozenset([projection]), torch.full_like(row, projection), row)
+
+
+def joined(
+    parts: Sequence[tuple[Tensor, Mark | None]], join: Callable[[list[Tensor]], Tensor]
+) -> Mark:
+    """The mark of tensors put together (`cat`, `stack`); `join` does it to one plane of each."""
+    known = [mark for _, mark in parts if mark is not None]
+
+    def whole(name: str) -> Tensor | None:
+        if all(getattr(mark, name) is None for mark in known):
+            return None
+        return join([_plane(name, *part) for part in parts])
+
+    return Mark(
+        frozenset[int]().union(*(mark.sources for mark in known)),
+        whole("source"),
+        whole("row"),
+        whole("head"),
+        any(mark.probabilities for mark in known),
+        next((mark.broken for mark in known if mark.broken), None),
+    )
+
+
+def written(target: Tensor, before: Mark | None, index: Any, mark: Mark) -> Mark:
+    """The mark of `target` after `target[index] = tensor`, of a tensor with that mark."""
+
+    def whole(name: str) -> Tensor | None:
+        plane = getattr(mark, name)
+        if plane is None:
+            return None
+        made = _plane(name, target, before).clone()
+        made[index] = plane
+        return made
+
+    sources = mark.sources if before is None else mark.sources | before.sources
+    planes = whole("source"), whole("row"), whole("head")
+    return Mark(sources, *planes, mark.probabilities, mark.broken)
+
+
+def _plane(name: str, tensor: Tensor, mark: Mark | None) -> Tensor:
+    plane: Tensor | None = None if mark is None else getattr(mark, name)
+    return nothing(tensor) if plane is None else plane
+
+
+def nothing(tensor: Tensor) -> Tensor:
+    """A plane that says nothing about `tensor`."""
+    return torch.full(tensor.shape, -1, dtype=torch.int64, device=tensor.device)
+
+
+def attended(
+    product: Callable[[Tensor, Tensor], Tensor], probabilities: Tensor, values: Mark
+) -> Mark:
+    """The mark of heads' outputs: `product` of probabilities and values, which sums over the keys.
+
+    Whatever the layout, a plane that goes through the product itself, with ones on the other side,
+    comes out as the sum of what it held; divided by the number of keys, as what all of them held.
+
+    Args:
+        product: the operation, of (plane of the probabilities, plane of the values).
+        probabilities: each one's head.
+        values: of the values; without rows where they are not known.
+    """
+
+    def through(left: Tensor, right: Tensor) -> Tensor:
+        mean = product(left.double(), right.double()) / count
+        return torch.where((mean - mean.round()).abs() < 1e-6, mean.round(), -1).long()
+
+    ones = torch.ones_like(probabilities, dtype=torch.float64)
+    rows, source = _some(values.row), _some(values.source)
+    like = torch.ones_like(rows, dtype=torch.float64)
+    count = product(ones, like)
+    return replace(
+        values,
+        source=through(ones, source),
+        row=through(ones, rows),
+        head=through(probabilities, like),
+    )
+
+
+def _some(plane: Tensor | None) -> Tensor:
+    assert plane is not None
+    return plane

@@ -1,0 +1,40 @@
+"""What torch's operations do to the elements of their operands, as data."""
+
+# ruff: noqa: SIM905  # words in a string: one a line would fill three screens
+
+from __future__ import annotations
+
+from typing import Any
+
+#: They only rearrange: what is known of each element is rearranged alike.
+REARRANGING = frozenset(
+    """T mT mH as_strided broadcast_to chunk contiguous expand expand_as flatten flip gather getitem
+    index_select movedim moveaxis narrow permute ravel repeat repeat_interleave reshape reshape_as
+    roll select split split_with_sizes squeeze swapaxes swapdims t tensor_split tile transpose
+    unbind unflatten unfold unsqueeze view view_as""".split()
+)
+#: They put several tensors together.
+JOINING = frozenset("cat concat concatenate stack hstack vstack".split())
+#: They leave each element where and what it is.
+KEEPING = frozenset(
+    "to float double half bfloat16 type type_as detach alias clone data dropout cpu cuda".split()
+)
+#: A factor on one operand passes them unchanged.
+LINEAR = frozenset("mul multiply rmul imul div divide truediv itruediv neg".split())
+#: A factor passes them if every operand has it.
+ADDING = frozenset("add radd iadd sub rsub isub".split())
+#: They mix elements even where the shape stays.
+MIXING = frozenset(
+    """matmul rmatmul imatmul bmm mm addmm baddbmm einsum linear conv1d conv2d cumsum cumprod sort
+    argsort topk multi_head_attention_forward""".split()
+)
+#: Of these, those that may multiply probabilities by values.
+PRODUCTS = frozenset("matmul bmm mm einsum".split())
+
+
+def plain_name(function: Any) -> str:
+    """An operation's plain name: `__mul__`, `mul_` and `mul` are one."""
+    name: str = getattr(function, "__name__", "")
+    if name == "__get__":
+        name = getattr(getattr(function, "__self__", None), "__name__", name)
+    return name.strip("_")

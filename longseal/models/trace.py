@@ -1,0 +1,284 @@
+"""Watch one short pass: which module receives the heads' outputs, and where values come from.
+
+No name of a class or module is relied on: attention is a softmax over positions (or torch's own
+scaled_dot_product_attention) whose result multiplies values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+from transformers.pytorch_utils import Conv1D
+
+from longseal.models.marks import Mark, attended, joined, nothing, rows_of, written
+from longseal.models.operations import (
+    ADDING,
+    JOINING,
+    KEEPING,
+    LINEAR,
+    MIXING,
+    PRODUCTS,
+    REARRANGING,
+    plain_name,
+)
+
+
+@dataclass
+class Trace:
+    """What was seen.
+
+    Attributes:
+        names: path of each projection, by the number that marks carry.
+        inputs: of each projection that received heads' outputs, the input and its mark.
+        elsewhere: rows of projections' outputs that went into anything but values, by number.
+        refused: why heads' outputs found no projection, by path of the module where it happened.
+    """
+
+    names: list[str] = field(default_factory=list)
+    inputs: dict[str, tuple[Tensor, Mark]] = field(default_factory=dict)
+    elsewhere: dict[int, set[int]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def trace(network: nn.Module, forward: Callable[[], Any], length: int) -> Trace:
+    """Run `forward`, a pass over one row of `length` tokens, and say what was seen.
+
+    `length` should be no other size in the network.
+    """
+    watcher = _Watcher(length)
+    with torch.no_grad(), watcher.hooks(network), watcher:
+        forward()
+    return watcher.trace
+
+
+def is_projection(module: nn.Module) -> bool:
+    """Whether a module multiplies by a stored matrix: Linear (quantised ones too) or Conv1D."""
+    if isinstance(module, nn.Linear | Conv1D):
+        return True
+    sizes = (getattr(module, "in_features", None), getattr(module, "out_features", None))
+    return all(isinstance(size, int) for size in sizes)
+
+
+class _Watcher(TorchFunctionMode):
+    """Sees every operation, and keeps the marks of the tensors that are alive."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.trace = Trace()
+        self._length = length
+        self._marks = WeakTensorKeyDictionary()
+        self._modules: list[str] = []
+        self._in_projection = 0
+
+    @contextmanager
+    def hooks(self, network: nn.Module) -> Iterator[None]:
+        """Know what goes into and comes out of each projection, and where an operation happens."""
+        handles = []
+        for path, module in network.named_modules():
+            watch = self._projection(path) if is_projection(module) else self._module(path)
+            enter, leave = watch
+            handles.append(module.register_forward_pre_hook(enter))
+            handles.append(module.register_forward_hook(leave, always_call=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _projection(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        number = len(self.trace.names)
+        self.trace.names.append(path)
+
+        def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
+            self._in_projection += 1
+            mark = self._mark(args[0]) if args else None
+            if mark is not None and mark.output:
+                self.trace.inputs[path] = (args[0], mark)
+            else:
+                self._used_elsewhere(mark)
+
+        def leave(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+            self._in_projection -= 1
+            if isinstance(output, Tensor):
+                self._marks[output] = rows_of(number, output)
+
+        return enter, leave
+
+    def _module(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        def enter(_: nn.Module, __: tuple[Any, ...]) -> None:
+            self._modules.append(path)
+
+        def leave(_: nn.Module, __: tuple[Any, ...], ___: Any) -> None:
+            self._modules.pop()
+
+        return enter, leave
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        options = dict(kwargs or {})
+        result = func(*args, **options)
+        name = plain_name(func)
+        if self._in_projection:
+            pass
+        elif name == "setitem":
+            self._write(*args)
+        elif name in REARRANGING and isinstance(result, Tensor | tuple | list):
+            self._rearrange(lambda plane: func(plane, *args[1:], **options), args[0], result)
+        elif isinstance(result, Tensor):
+            self._follow(name, func, args, options, result)
+        return result
+
+    def _follow(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        result: Tensor,
+    ) -> None:
+        """Mark what an operation made."""
+        operands = [a for a in (*args, *options.values()) if isinstance(a, Tensor)]
+        if name == "softmax" and self._over_positions(result):
+            self._marks[result] = _probabilities(result)
+        elif name == "scaled_dot_product_attention":
+            self._attend(dict(zip(("query", "key", "value"), args, strict=False)) | options, result)
+        elif name in JOINING:
+            parts = [(tensor, self._mark(tensor)) for tensor in args[0]]
+            if any(mark for _, mark in parts):
+                self._marks[result] = joined(parts, lambda p: func(p, *args[1:], **options))
+        elif name == "pad":
+            self._rearrange(lambda plane: func(plane, args[1], value=-1), args[0], result)
+        elif name in PRODUCTS and self._multiplies_values(operands):
+            probabilities, values = (self._mark(tensor) for tensor in operands[:2])
+            assert probabilities is not None
+            assert probabilities.head is not None
+            words = args[:1] if name == "einsum" else ()
+            self._marks[result] = attended(
+                lambda left, right: func(*words, left, right),
+                probabilities.head,
+                _values(values, operands[1]),
+            )
+        else:
+            self._compute(name, operands, result)
+
+    def _over_positions(self, result: Tensor) -> bool:
+        shape = result.shape
+        return len(shape) >= 3 and shape[-2] == self._length and shape[-1] >= self._length
+
+    def _multiplies_values(self, operands: list[Tensor]) -> bool:
+        mark = self._mark(operands[0])
+        return mark is not None and mark.probabilities and len(operands) == 2
+
+    def _write(self, target: Tensor, index: Any, value: Any) -> None:
+        """Part of a tensor is overwritten by another."""
+        mark = self._mark(value)
+        if mark is not None:
+            self._marks[target] = written(target, self._mark(target), index, mark)
+
+    def _rearrange(
+        self, rearrange: Callable[[Tensor], Any], operand: Any, result: Tensor | Sequence[Any]
+    ) -> None:
+        mark = self._mark(operand)
+        if mark is None:
+            return
+        if isinstance(result, Tensor):
+            self._marks[result] = mark.mapped(rearrange)
+            return
+        for i, piece in enumerate(result):
+            self._marks[piece] = mark.mapped(lambda plane, i=i: rearrange(plane)[i])  # type: ignore[misc]
+
+    def _attend(self, given: dict[str, Any], result: Tensor) -> None:
+        """Fused attention: query, key and value are `(batch, heads, seq, head_dim)`."""
+        query, value = given["query"], given["value"]
+        self._used_elsewhere(self._mark(query))
+        self._used_elsewhere(self._mark(given["key"]))
+        weights = torch.empty((*query.shape[:-1], value.shape[-2]), device=query.device)
+        if not self._over_positions(weights):
+            return
+        values = _values(self._mark(value), value)
+        groups = query.shape[-3] // value.shape[-3]
+        if groups > 1:
+            values = values.mapped(lambda plane: plane.repeat_interleave(groups, -3))
+        probabilities = _probabilities(weights).head
+        assert probabilities is not None
+        self._marks[result] = attended(torch.matmul, probabilities, values)
+
+    def _compute(self, name: str, operands: list[Tensor], result: Tensor) -> None:
+        """Any other operation: elementwise where the shape stays, else a mixture."""
+        marked = [(tensor, mark) for tensor in operands if (mark := self._mark(tensor))]
+        if not marked:
+            return
+        known = [mark for _, mark in marked]
+        sources = frozenset[int]().union(*(mark.sources for mark in known))
+        whole = [mark for tensor, mark in marked if mark.planes and _spreads(tensor, result)]
+        if name in MIXING or not whole:
+            if name in MIXING and any(mark.output for mark in known) and self._modules:
+                where = self._modules[-1]
+                self.trace.refused[where] = f"{where} multiplies its heads' outputs by no module"
+            for mark in known:
+                self._used_elsewhere(mark)
+            self._marks[result] = Mark(sources)
+            return
+        leading = max(whole, key=lambda mark: mark.head is not None)
+        others = [mark for mark in known if mark is not leading]
+        made = leading.mapped(lambda plane: plane.broadcast_to(result.shape))
+        if made.broken is None and not _passes(name, leading, others):
+            made = replace(made, broken=name)
+        for mark in known if made.broken else others:
+            self._used_elsewhere(mark)
+        self._marks[result] = replace(made, sources=sources)
+
+    def _used_elsewhere(self, mark: Mark | None) -> None:
+        if mark is None or not mark.exact or mark.row is None or mark.source is None:
+            return
+        for number in mark.source.unique().tolist():
+            rows = mark.row[mark.source == number].unique().tolist()
+            self.trace.elsewhere.setdefault(number, set()).update(rows)
+
+    def _mark(self, tensor: Any) -> Mark | None:
+        found = self._marks.get(tensor) if isinstance(tensor, Tensor) else None
+        assert found is None or isinstance(found, Mark)
+        return found
+
+
+def _probabilities(weights: Tensor) -> Mark:
+    """The mark of `(..., heads, queries, keys)`: every dimension before the last two is heads."""
+    shape = weights.shape
+    heads = torch.arange(shape[:-2].numel(), device=weights.device).view(*shape[:-2], 1, 1)
+    return Mark(head=heads.expand(shape), probabilities=True)
+
+
+def _values(mark: Mark | None, value: Tensor) -> Mark:
+    """The mark of values, with rows that say nothing where none are known."""
+    if mark is not None and mark.row is not None:
+        return replace(mark, head=None)
+    sources = frozenset[int]() if mark is None else mark.sources
+    return Mark(sources, nothing(value), nothing(value), broken="a step that mixes them")
+
+
+def _spreads(tensor: Tensor, result: Tensor) -> bool:
+    """Whether each element of a result has its own element of this operand, if need be repeated."""
+    if tensor.ndim != result.ndim:
+        return False
+    return all(a in (b, 1) for a, b in zip(tensor.shape, result.shape, strict=True))
+
+
+def _passes(name: str, leading: Mark, others: list[Mark]) -> bool:
+    """Whether a factor on the rows of `leading` is the same factor on the result."""
+    if name in ADDING:
+        return bool(others) and all(other.exact and leading.agrees(other) for other in others)
+    if name in LINEAR:
+        return not any(leading.sources & other.sources for other in others)
+    return name in KEEPING or (name == "masked_fill" and not others)

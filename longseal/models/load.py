@@ -172,6 +172,11 @@ def _dtype(name: str) -> str | torch.dtype:
 
 def _explain(source: str, error: Exception) -> str:
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+    if "trust_remote_code" in str(error):
+        return (
+            f"{source} comes with Python code of its own, which is not run unless you allow it: "
+            "read it, then use --trust-remote-code (trust_remote_code=True)"
+        )
     if Path(source).expanduser().exists():
         return f"{source} cannot be loaded: {first}"
     return (

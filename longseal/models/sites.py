@@ -102,7 +102,7 @@ def find_structure(network: PreTrainedModel) -> Structure:
             meet an output projection.
     """
     seen = _watch(network)
-    layers = _Layers(network, (*seen.inputs, *seen.refused))
+    layers = _Layers(network, (*seen.inputs, *seen.attending))
     sites: list[Site] = []
     reasons: dict[int, str] = {}
     for path in seen.inputs:
@@ -111,8 +111,9 @@ def find_structure(network: PreTrainedModel) -> Structure:
             sites.append(found)
         else:
             reasons[layers.index(path)] = found
-    for path, reason in seen.refused.items():
-        reasons.setdefault(layers.index(path), reason)
+    for path in seen.attending:
+        lost = "its heads' outputs meet no projection"
+        reasons.setdefault(layers.index(path), seen.refused.get(path, lost))
     if not sites:
         why = next(iter(reasons.values()), "no layer has a softmax over positions")
         raise LongsealError(f"{type(network).__name__} has no heads that longseal can scale: {why}")

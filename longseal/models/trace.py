@@ -38,12 +38,14 @@ class Trace:
         names: path of each projection, by the number that marks carry.
         inputs: of each projection that received heads' outputs, the input and its mark.
         elsewhere: rows of projections' outputs that went into anything but values, by number.
+        attending: paths of the modules in which probabilities multiplied values.
         refused: why heads' outputs found no projection, by path of the module where it happened.
     """
 
     names: list[str] = field(default_factory=list)
     inputs: dict[str, tuple[Tensor, Mark]] = field(default_factory=dict)
     elsewhere: dict[int, set[int]] = field(default_factory=dict)
+    attending: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -74,7 +76,7 @@ class _Watcher(TorchFunctionMode):
         self.trace = Trace()
         self._length = length
         self._marks = WeakTensorKeyDictionary()
-        self._modules: list[str] = []
+        self._modules: list[tuple[str, nn.Module]] = []
         self._in_projection = 0
 
     @contextmanager
@@ -82,8 +84,8 @@ class _Watcher(TorchFunctionMode):
         """Know what goes into and comes out of each projection, and where an operation happens."""
         handles = []
         for path, module in network.named_modules():
-            watch = self._projection(path) if is_projection(module) else self._module(path)
-            enter, leave = watch
+            known = is_projection(module)
+            enter, leave = self._projection(path) if known else self._module(path, module)
             handles.append(module.register_forward_pre_hook(enter))
             handles.append(module.register_forward_hook(leave, always_call=True))
         try:
@@ -111,9 +113,11 @@ class _Watcher(TorchFunctionMode):
 
         return enter, leave
 
-    def _module(self, path: str) -> tuple[Callable[..., None], Callable[..., None]]:
+    def _module(
+        self, path: str, module: nn.Module
+    ) -> tuple[Callable[..., None], Callable[..., None]]:
         def enter(_: nn.Module, __: tuple[Any, ...]) -> None:
-            self._modules.append(path)
+            self._modules.append((path, module))
 
         def leave(_: nn.Module, __: tuple[Any, ...], ___: Any) -> None:
             self._modules.pop()
@@ -165,6 +169,7 @@ class _Watcher(TorchFunctionMode):
             assert probabilities is not None
             assert probabilities.head is not None
             words = args[:1] if name == "einsum" else ()
+            self.trace.attending.append(self._modules[-1][0])
             self._marks[result] = attended(
                 lambda left, right: func(*words, left, right),
                 probabilities.head,
@@ -213,6 +218,7 @@ class _Watcher(TorchFunctionMode):
             values = values.mapped(lambda plane: plane.repeat_interleave(groups, -3))
         probabilities = _probabilities(weights).head
         assert probabilities is not None
+        self.trace.attending.append(self._modules[-1][0])
         self._marks[result] = attended(torch.matmul, probabilities, values)
 
     def _compute(self, name: str, operands: list[Tensor], result: Tensor) -> None:
@@ -224,8 +230,8 @@ class _Watcher(TorchFunctionMode):
         sources = frozenset[int]().union(*(mark.sources for mark in known))
         whole = [mark for tensor, mark in marked if mark.planes and _spreads(tensor, result)]
         if name in MIXING or not whole:
-            if name in MIXING and any(mark.output for mark in known) and self._modules:
-                where = self._modules[-1]
+            if name in MIXING and any(mark.output for mark in known):
+                where, _ = self._modules[-1]
                 self.trace.refused[where] = f"{where} multiplies its heads' outputs by no module"
             for mark in known:
                 self._used_elsewhere(mark)
@@ -235,10 +241,16 @@ class _Watcher(TorchFunctionMode):
         others = [mark for mark in known if mark is not leading]
         made = leading.mapped(lambda plane: plane.broadcast_to(result.shape))
         if made.broken is None and not _passes(name, leading, others):
-            made = replace(made, broken=name)
+            made = replace(made, broken=self._step(name))
         for mark in known if made.broken else others:
             self._used_elsewhere(mark)
         self._marks[result] = replace(made, sources=sources)
+
+    def _step(self, name: str) -> str:
+        """What a user would call an operation: the small module that does it, or its own name."""
+        _, module = self._modules[-1]
+        small = next(module.children(), None) is None
+        return type(module).__name__ if small else name
 
     def _used_elsewhere(self, mark: Mark | None) -> None:
         if mark is None or not mark.exact or mark.row is None or mark.source is None:

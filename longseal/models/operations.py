@@ -8,7 +8,7 @@ from typing import Any
 
 #: They only rearrange: what is known of each element is rearranged alike.
 REARRANGING = frozenset(
-    """T mT mH as_strided broadcast_to chunk contiguous expand expand_as flatten flip gather getitem
+    """T mT mH broadcast_to chunk contiguous expand expand_as flatten flip gather getitem
     index_select movedim moveaxis narrow permute ravel repeat repeat_interleave reshape reshape_as
     roll select split split_with_sizes squeeze swapaxes swapdims t tensor_split tile transpose
     unbind unflatten unfold unsqueeze view view_as""".split()
@@ -30,6 +30,11 @@ MIXING = frozenset(
 )
 #: Of these, those that may multiply probabilities by values.
 PRODUCTS = frozenset("matmul bmm mm einsum".split())
+#: They take a shape, and no element, from their operand.
+CREATING = frozenset(
+    """new_empty new_zeros new_ones new_full new_tensor empty_like zeros_like ones_like full_like
+    rand_like randn_like""".split()
+)
 
 
 def plain_name(function: Any) -> str:

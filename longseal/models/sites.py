@@ -14,6 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from longseal.errors import LongsealError
 from longseal.models.arguments import takes, vocabulary_size
+from longseal.models.marks import Mark
 from longseal.models.trace import Trace, trace
 
 _LENGTH = 23  # tokens of the pass that is watched: no usual size of anything else
@@ -215,7 +216,9 @@ def _site(network: PreTrainedModel, seen: Trace, path: str, layer: int) -> Site 
     tensor, mark = seen.inputs[path]
     assert mark.head is not None
     head = _same_everywhere(mark.head, tensor.shape[-1])
-    if head is None or bool((head < 0).any()):
+    if head is None:
+        return f"{path} takes some heads after others, not all side by side"
+    if bool((head < 0).any()):
         return f"{path} takes more than the outputs of heads"
     _, counts = head.unique_consecutive(return_counts=True)
     if len(counts) != len(head.unique()) or len(counts.unique()) != 1:
@@ -224,12 +227,19 @@ def _site(network: PreTrainedModel, seen: Trace, path: str, layer: int) -> Site 
     axis = 0 if isinstance(module, Conv1D) else 1
     n_heads, width = len(counts), int(counts[0])
     values = _values(network, seen, path, n_heads)
-    config = network.config.get_text_config(decoder=True)
-    groups = getattr(config, "num_key_value_heads", None)
-    n_kv_heads = groups if isinstance(groups, int) and 0 < groups < n_heads else n_heads
-    if isinstance(values, ValueRows):
-        n_kv_heads = len(set(values.first))
+    n_kv_heads = _value_heads(mark, n_heads, width)
     return Site(path, layer, n_heads, n_kv_heads, width, axis, values)
+
+
+def _value_heads(mark: Mark, n_heads: int, width: int) -> int:
+    """How many of the heads have values of their own: all, where that cannot be seen."""
+    planes = [
+        _same_everywhere(p, n_heads * width) for p in (mark.source, mark.row) if p is not None
+    ]
+    known = [plane for plane in planes if plane is not None and bool((plane >= 0).all())]
+    if len(known) < 2:
+        return n_heads
+    return len(torch.stack(known).view(2, n_heads, width).unique(dim=1)[0])
 
 
 def _values(network: PreTrainedModel, seen: Trace, path: str, n_heads: int) -> ValueRows | str:

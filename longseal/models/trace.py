@@ -20,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from longseal.models.marks import Mark, attended, joined, nothing, rows_of, written
 from longseal.models.operations import (
     ADDING,
+    CREATING,
     JOINING,
     KEEPING,
     LINEAR,
@@ -134,12 +135,15 @@ class _Watcher(TorchFunctionMode):
         options = dict(kwargs or {})
         result = func(*args, **options)
         name = plain_name(func)
-        if self._in_projection:
+        if self._in_projection or name in CREATING:
             pass
         elif name == "setitem":
             self._write(*args)
         elif name in REARRANGING and isinstance(result, Tensor | tuple | list):
-            self._rearrange(lambda plane: func(plane, *args[1:], **options), args[0], result)
+            again = (
+                torch.Tensor.reshape if name == "view" else func
+            )  # planes have strides of their own
+            self._rearrange(lambda plane: again(plane, *args[1:], **options), args[0], result)
         elif isinstance(result, Tensor):
             self._follow(name, func, args, options, result)
         return result
@@ -153,13 +157,14 @@ class _Watcher(TorchFunctionMode):
         result: Tensor,
     ) -> None:
         """Mark what an operation made."""
-        operands = [a for a in (*args, *options.values()) if isinstance(a, Tensor)]
+        given = [a for arg in args for a in (arg if isinstance(arg, list | tuple) else [arg])]
+        operands = [a for a in (*given, *options.values()) if isinstance(a, Tensor)]
         if name == "softmax" and self._over_positions(result):
             self._marks[result] = _probabilities(result)
         elif name == "scaled_dot_product_attention":
             self._attend(dict(zip(("query", "key", "value"), args, strict=False)) | options, result)
         elif name in JOINING:
-            parts = [(tensor, self._mark(tensor)) for tensor in args[0]]
+            parts = [(tensor, self._mark(tensor)) for tensor in operands]
             if any(mark for _, mark in parts):
                 self._marks[result] = joined(parts, lambda p: func(p, *args[1:], **options))
         elif name == "pad":
@@ -178,9 +183,12 @@ class _Watcher(TorchFunctionMode):
         else:
             self._compute(name, operands, result)
 
-    def _over_positions(self, result: Tensor) -> bool:
-        shape = result.shape
-        return len(shape) >= 3 and shape[-2] == self._length and shape[-1] >= self._length
+    def _over_positions(self, weights: Tensor) -> bool:
+        """Whether these are `(..., heads, queries, keys)`; there may be a few more than tokens."""
+        *heads, queries, keys = weights.shape if weights.ndim > 2 else (0, 0)
+        if weights.ndim == 3 and heads == [1]:  # a router's choice of experts looks like this
+            return False
+        return self._length <= queries <= keys < queries + self._length
 
     def _multiplies_values(self, operands: list[Tensor]) -> bool:
         mark = self._mark(operands[0])

@@ -181,6 +181,17 @@ def test_values_that_another_layer_uses_too_are_not_folded_into():
     assert "layer 0 too" in last.values
 
 
+def test_layers_that_share_an_output_projection_s_weight_are_skipped():
+    """Their scales could differ while attached, and could not once folded."""
+    network = tiny.network(tiny.LLAMA)
+    mine, other = (network.model.layers[i].self_attn.o_proj for i in (0, 2))
+    other.weight = mine.weight
+    structure = find_structure(network)
+    assert [site.layer for site in structure.sites] == [1]
+    assert "layer 2 too" in structure.skipped[0]
+    assert "layer 0 too" in structure.skipped[2]
+
+
 def test_only_the_tower_that_reads_text_is_scaled():
     text = tiny.LLAMA | {"vocab_size": 64}
     vision = {

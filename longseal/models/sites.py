@@ -115,6 +115,9 @@ def find_structure(network: PreTrainedModel) -> Structure:
     for path in seen.attending:
         lost = "its heads' outputs meet no projection"
         reasons.setdefault(layers.index(path), seen.refused.get(path, lost))
+    for site, other in _sharing(network, [(site, site.name) for site in sites]):
+        sites.remove(site)
+        reasons[site.layer] = f"its output projection's weight is that of layer {other.layer} too"
     if not sites:
         why = next(iter(reasons.values()), "no layer has a softmax over positions")
         raise LongsealError(f"{type(network).__name__} has no heads that longseal can scale: {why}")
@@ -124,8 +127,11 @@ def find_structure(network: PreTrainedModel) -> Structure:
         for layer in range(layers.count)
         if layer not in taken
     }
-    ordered = sorted(sites, key=lambda site: site.layer)
-    return Structure(tuple(_without_shared_values(ordered)), skipped)
+    values = [(s, s.values.name) for s in sites if isinstance(s.values, ValueRows)]
+    for site, other in _sharing(network, values):
+        reason = f"the values of {site.name} are those of layer {other.layer} too"
+        sites[sites.index(site)] = replace(site, values=reason)
+    return Structure(tuple(sorted(sites, key=lambda site: site.layer)), skipped)
 
 
 def find_sites(network: PreTrainedModel) -> tuple[Site, ...]:
@@ -268,19 +274,12 @@ def _same_everywhere(plane: Tensor, channels: int) -> Tensor | None:
     return rows[0] if torch.equal(rows, rows[:1].expand_as(rows)) else None
 
 
-def _without_shared_values(sites: list[Site]) -> Iterator[Site]:
-    """The sites, those that share their values with another layer's marked so."""
-    for site in sites:
-        sharing = [
-            other.layer
-            for other in sites
-            if other is not site
-            and isinstance(other.values, ValueRows)
-            and isinstance(site.values, ValueRows)
-            and other.values.name == site.values.name
-        ]
-        if sharing:
-            reason = f"the values of {site.name} are used by layer {sharing[0]} too"
-            yield replace(site, values=reason)
-        else:
-            yield site
+def _sharing(network: PreTrainedModel, modules: list[tuple[Site, str]]) -> list[tuple[Site, Site]]:
+    """The sites whose module there has a weight that another's has too, and that other."""
+    found = [(site, network.get_submodule(path)) for site, path in modules]
+    weights = [(site, getattr(module, "weight", module)) for site, module in found]
+    return [
+        (site, next(other for other, theirs in weights if theirs is weight and other is not site))
+        for site, weight in weights
+        if sum(theirs is weight for _, theirs in weights) > 1
+    ]

@@ -5,7 +5,7 @@ INSTALLED := .venv/installed
 DEMO := $(BIN)/longseal run --lengths 512,1k,2k --samples 12 --questions 6 --train-samples 96 \
 	--out runs/demo --resume
 
-.PHONY: demo demo-short test test-fast lint types figures clean
+.PHONY: demo demo-short test test-fast lint types figures support clean
 
 demo: $(INSTALLED)  ## The main job on a real model; a second call reuses what is there.
 	$(DEMO)
@@ -28,6 +28,9 @@ types: $(INSTALLED)
 
 figures: $(INSTALLED)  ## More of the figures of docs/results.md, about half an hour on two cores.
 	$(BIN)/python benchmarks/lines.py
+
+support: $(INSTALLED)  ## docs/support.md: every architecture proved anew, some five minutes.
+	$(BIN)/python tests/support_page.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -20,6 +20,7 @@ from longseal.report import (
     spread_chart,
     training_chart,
 )
+from longseal.report.charts import _heads
 from longseal.report.contents import Contents, Judged
 from longseal.report.wording import duration, headline, percent, short_length
 from longseal.scales import Adapter, Scales
@@ -235,6 +236,14 @@ def test_charts_hold_the_true_numbers(whole):
     assert losses >= {("training", 1), ("training", 16), ("held out", 8), ("held out", 16)}
     labels = {r["step"]: r["label"] for r in values(training) if "label" in r}
     assert labels == {0: "13% right", 16: "× 0.7: 100% right\n88% right"}
+
+
+def test_a_layer_with_two_attentions_counts_its_heads_on():
+    sites = [Site(f"layers.0.attn.{i}.o", 0, 3, 3, 4, 1) for i in range(2)]
+    random = torch.Generator().manual_seed(0)
+    deltas = {site.name: torch.randn(3, 1, generator=random) for site in sites}
+    rows = _heads(Scales("head", tuple(sites), deltas))
+    assert [(row["layer"], row["head"]) for row in rows] == [(0, head) for head in range(6)]
 
 
 def test_page_fetches_nothing(whole):

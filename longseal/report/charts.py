@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -209,9 +210,10 @@ def _says(judged: Judged) -> str:
 def _heads(scales: Scales) -> list[dict[str, Any]]:
     """A row a head: its name as the field writes it (L12H3), mean and spread of its scales."""
     rows = []
+    known = Counter[int]()  # a few families have two attentions in a layer: heads count on
     for site in scales.sites:
         heads = scales.scale(site).detach().view(site.n_heads, site.width)  # (n_heads, width)
-        for head, values in enumerate(heads):
+        for head, values in enumerate(heads, known[site.layer]):
             mean, spread = float(values.mean()), float(values.std(correction=0))
             says = f"L{site.layer}H{head}, scale {mean:.3f}"
             if scales.kind == "channel":
@@ -222,6 +224,7 @@ def _heads(scales: Scales) -> list[dict[str, Any]]:
                 )
             row = {"layer": site.layer, "head": head, "mean": mean, "spread": spread, "says": says}
             rows.append(row)
+        known[site.layer] += site.n_heads
     return rows
 
 

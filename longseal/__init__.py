@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from longseal.models.load import LanguageModel, load
     from longseal.pipeline import Outcome, run
     from longseal.report import report
-    from longseal.scales import Adapter
+    from longseal.scales import Adapter, Attached, attached
     from longseal.tasks import task
     from longseal.tuning import tune
 
@@ -25,13 +25,14 @@ _HOMES = {
     "longseal.models.load": ("LanguageModel", "load"),
     "longseal.pipeline": ("Outcome", "run"),
     "longseal.report": ("report",),
-    "longseal.scales": ("Adapter",),
+    "longseal.scales": ("Adapter", "Attached", "attached"),
     "longseal.tasks": ("task",),
     "longseal.tuning": ("tune",),
 }
 
 __all__ = [
     "Adapter",
+    "Attached",
     "EvaluateConfig",
     "Evaluation",
     "Folded",
@@ -41,6 +42,7 @@ __all__ = [
     "Outcome",
     "RunConfig",
     "TuneConfig",
+    "attached",
     "evaluate",
     "fold",
     "load",

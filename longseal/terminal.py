@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from longseal.estimate import Cost
 from longseal.evaluation import Accuracy
+from longseal.scales.summary import Summary
 
 
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
@@ -52,6 +54,46 @@ def cost_table(costs: Sequence[Cost]) -> Table:
         _size(max(c.memory for c in costs)),
     )
     return table
+
+
+def adapter_table(found: Summary, title: str) -> Table:
+    """What an adapter is, one row a fact."""
+    table = Table(title=escape(title), title_justify="left", show_header=False)
+    table.add_row("kind", f"{found.kind}, {found.count:,} numbers")
+    table.add_row("base", escape(found.base) or "not known")
+    table.add_row("fingerprint of the base", "yes" if found.fingerprint else "none")
+    table.add_row("written by", found.written_by)
+    heads = "heads not known" if found.heads is None else f"{_counts(found.heads)} heads each"
+    table.add_row("layers", f"{found.layers}, {heads}")
+    spread = f"{found.smallest:.3f} to {found.largest:.3f}, mean {found.mean:.3f}"
+    table.add_row("scales", spread)
+    for name, value in found.made.items():
+        table.add_row(name.replace("_", " "), _words(value))
+    for part in found.parts:
+        others = {key: value for key, value in part.items() if key not in ("strength", "versions")}
+        table.add_row(f"part at strength {part['strength']:g}", _words(others))
+    return table
+
+
+def changes_table(found: Summary) -> Table:
+    """The heads that an adapter changes most."""
+    columns = ("layer", "head", "mean scale", "change")
+    title = "most changed heads" if found.heads is not None else "most changed layers"
+    table = Table(*columns, title=f"{title} (rms of scale - 1)", title_justify="left")
+    for change in found.most_changed:
+        head = "" if change.head is None else str(change.head)
+        table.add_row(str(change.layer), head, f"{change.scale:.3f}", f"{change.change:.3f}")
+    return table
+
+
+def _counts(heads: Sequence[int]) -> str:
+    return " or ".join(map(str, sorted(set(heads))))
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return escape(", ".join(f"{name} {item}" for name, item in value.items()))
+    return escape(str(value))
 
 
 def chosen_line(record: Mapping[str, Any]) -> str:

@@ -196,8 +196,10 @@ def head_counts(settings: dict[str, object]) -> Iterator[int]:
     for name, value in settings.items():
         if isinstance(value, dict):
             yield from head_counts(value)
-        elif isinstance(value, int) and "head" in str(name) and "dim" not in str(name):
-            yield value
+        elif "head" in str(name) and "dim" not in str(name):
+            yield from (
+                n for n in (value if isinstance(value, list) else [value]) if type(n) is int
+            )
 
 
 @torch.no_grad()

@@ -249,6 +249,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "doge": {"keep_window_size": 8},
     "dory": {
+        "initializer_range": 0.6,  # it divides by this: a small one sharpens every softmax
         "layer_types": ["sliding_attention", "full_attention"] * 3,
         "num_hidden_layers": 6,
         "n_input_layers": 2,
@@ -335,6 +336,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "mlp_layer_types": _DENSE_SPARSE,
     },
     "mimo_v2_flash": {"num_attention_heads": 8},  # sliding layers double the key-value heads
+    # As published: with the default of 1 rounding grows ten times as far.
+    "minimax": dict.fromkeys(
+        ("full_attn_alpha_factor", "linear_attn_alpha_factor", "mlp_alpha_factor"), 3.5565588
+    ),
     "minimax_m3_vl_text": {
         "layer_types": ["full_attention", "minimax_m3_sparse"] * 2,
         "mlp_layer_types": _DENSE_SPARSE,

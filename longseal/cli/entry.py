@@ -23,7 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (LongsealError, CycloptsError) as error:
         _fail(_one_line(error), 2)
     except KeyboardInterrupt:
-        kept = command[:1] in (["run"], ["tune"]) or any(c.startswith("--out") for c in command)
+        kept = command[:1] in (["run"], ["tune"]) or (
+            command[:1] == ["evaluate"] and any(c.startswith("--out") for c in command)
+        )
         words = [c for c in command if c not in ("--overwrite", "--resume")] + ["--resume"] * kept
         _fail(f"interrupted. To go on: longseal {shlex.join(words)}", 130)
     except Exception as error:

@@ -56,6 +56,8 @@ def evaluate(
     if out is not None:
         refuse_taken(out, resume=resume or dry_run, overwrite=overwrite)
     scales = None if adapter is None else Adapter.load(adapter)
+    if scales is not None and scales.note is not None:
+        console.print(f"note: {scales.note}")
     loaded = load_model(model, loading)
     check_lengths(Prompts(loaded), wanted, config.lengths, loaded.window)
     variant = "base" if scales is None else "tuned"

@@ -49,7 +49,9 @@ def fingerprint(network: PreTrainedModel) -> Fingerprint:
 
 
 def check(
-    recorded: Fingerprint, dtype: torch.dtype, sampled: Callable[[str], list[float] | None]
+    recorded: Fingerprint,
+    dtype: torch.dtype | Callable[[str], torch.dtype],
+    sampled: Callable[[str], list[float] | None],
 ) -> None:
     """Compare a recorded base with the one at hand, over the tensors that both have.
 
@@ -57,31 +59,41 @@ def check(
 
     Args:
         recorded: what the adapter was made for.
-        dtype: of the weights at hand.
+        dtype: of the weights at hand, or by name where they are not all of one.
         sampled: the values at hand of the tensor with that name, None where there is none.
 
     Raises:
         LongsealError: the weights are another base's.
     """
-    dtypes = {_DTYPES.get(recorded.dtype, torch.bfloat16), dtype}
-    slack = max(torch.finfo(d).eps for d in dtypes) if len(dtypes) > 1 else 0.0
     compared = 0
     for name, values in recorded.tensors.items():
         present = sampled(name)
         if present is None:
             continue
         compared += 1
-        for was, now in zip(values, present, strict=True):
-            if abs(was - now) > slack * (abs(was) + 1e-4):
-                raise LongsealError(
-                    f"the adapter was made for another base: {name} holds other weights here. "
-                    "Use the base that the adapter names, or tune this model anew"
-                )
+        at_hand = dtype if isinstance(dtype, torch.dtype) else dtype(name)
+        if not alike(values, present, recorded.dtype, at_hand):
+            raise LongsealError(
+                f"the adapter was made for another base: {name} holds other weights here. "
+                "Use the base that the adapter names, or tune this model anew"
+            )
     if compared < len(recorded.tensors) // 2 + 1:
         raise LongsealError(
             f"the adapter was made for another base: {compared} of its "
             f"{len(recorded.tensors)} tensors are here by name"
         )
+
+
+def alike(was: list[float], now: list[float], recorded: str, at_hand: torch.dtype) -> bool:
+    """Whether samples are equal, up to one rounding where one dtype is not the other.
+
+    Args:
+        recorded: `Fingerprint.dtype` of the first samples.
+        at_hand: dtype of the second.
+    """
+    dtypes = {_DTYPES.get(recorded, torch.bfloat16), at_hand}
+    slack = max(torch.finfo(d).eps for d in dtypes) if len(dtypes) > 1 else 0.0
+    return all(abs(a - b) <= slack * (abs(a) + 1e-4) for a, b in zip(was, now, strict=True))
 
 
 def check_network(recorded: Fingerprint, network: PreTrainedModel) -> None:

@@ -81,7 +81,7 @@ def load(
     """
     config = config or LoadConfig(**fields)
     source = str(source) if source is not None else str(default_model())
-    place, options = _locate(source)
+    place, options = locate(source)
     options["trust_remote_code"] = config.trust_remote_code
     device = pick_device(config.device)
     with _quiet(local=Path(place).exists()):
@@ -146,7 +146,7 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def _locate(source: str) -> tuple[str, dict[str, Any]]:
+def locate(source: str) -> tuple[str, dict[str, Any]]:
     """What to hand to transformers: the place, and the GGUF file's name in it."""
     path = Path(source).expanduser()
     if path.is_dir():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from longseal.errors import LongsealError
-from longseal.models.arguments import takes, vocabulary_size
+from longseal.models.arguments import ordinary_tokens, takes
 from longseal.models.marks import Mark
 from longseal.models.trace import Trace, trace
 
@@ -141,15 +140,11 @@ def find_sites(network: PreTrainedModel) -> tuple[Site, ...]:
 
 def _watch(network: PreTrainedModel) -> Trace:
     """Watch a pass over tokens that mean nothing special."""
-    special = set(_token_ids(network.config.to_dict()))
-    usual = [token for token in range(vocabulary_size(network)) if token not in special]
-    row = torch.tensor([[usual[(7 + 5 * i) % len(usual)] for i in range(_LENGTH)]])
+    tokens = ordinary_tokens(network, _LENGTH)
     options = {"use_cache": False} if takes(network, "use_cache") else {}
     try:
         with _written_out(network):
-            return trace(
-                network, lambda: network(input_ids=row.to(network.device), **options), _LENGTH
-            )
+            return trace(network, lambda: network(input_ids=tokens, **options), _LENGTH)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
         first = (str(e).splitlines() or [type(e).__name__])[0]
         raise LongsealError(f"{type(network).__name__} cannot be run on text alone: {first}") from e
@@ -167,17 +162,6 @@ def _written_out(network: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         network.set_attn_implementation(usual)
-
-
-def _token_ids(settings: Mapping[str, Any]) -> Iterator[int]:
-    """Every number that a config names as a token."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _token_ids(value)
-        elif "token" in str(name):
-            yield from (
-                v for v in (value if isinstance(value, list) else [value]) if type(v) is int
-            )
 
 
 class _Layers:

@@ -1,30 +1,29 @@
-"""Scales on disk: a PEFT IA3 adapter, with a `longseal.json` beside it."""
+"""Scales and the base they belong to; on disk a PEFT IA3 adapter with a `longseal.json` beside."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from longseal.config import Kind
 from longseal.errors import LongsealError
-from longseal.files import new_folder, read_json
-from longseal.models.fingerprint import Fingerprint, check_network, fingerprint
+from longseal.files import new_folder
+from longseal.models.fingerprint import Fingerprint, fingerprint
 from longseal.models.load import LanguageModel
 from longseal.models.sites import Site
+from longseal.scales.base import check_base, same_base
+from longseal.scales.reading import PREFIX, RECORD, SUFFIX, WEIGHTS, plain_path, read
 from longseal.scales.scales import Scales
 
-RECORD = "longseal.json"
-WEIGHTS = "adapter_model.safetensors"
-_PREFIX, _SUFFIX = "base_model.model.", ".ia3_l"
+__all__ = ["RECORD", "WEIGHTS", "Adapter"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +31,17 @@ class Adapter:
     """Scales, the base they belong to and how they came about.
 
     Attributes:
-        scales: the deltas of every site.
-        base: what the base was loaded from.
-        base_fingerprint: a few weights of the base's tensors; another base is refused.
+        scales: the deltas of every site. The heads of an adapter that PEFT alone wrote are not
+            known: each of its sites counts as one head until `on` gives it a model's own sites.
+        base: what the base was loaded from; empty where that is not known.
+        base_fingerprint: a few weights of the base's tensors, and another base is refused; None in
+            an adapter that PEFT alone wrote: there is nothing to check.
         record: settings, seed, the choice that was made, and its figures.
     """
 
     scales: Scales
     base: str
-    base_fingerprint: Fingerprint
+    base_fingerprint: Fingerprint | None
     record: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -48,34 +49,111 @@ class Adapter:
         """The adapter that holds `scales` of `model`."""
         return cls(scales, model.source, fingerprint(model.network), record)
 
+    @classmethod
+    def product(cls, parts: Sequence[tuple[Adapter, float]]) -> Adapter:
+        """Adapters of one base multiplied: a channel's scale is the product of `1 + w * delta`.
+
+        Args:
+            parts: each adapter and its strength `w`: 0 leaves it out, 1 takes it as it is.
+
+        Returns:
+            An adapter of kind `head` if all parts are, else `channel`; its record holds theirs.
+
+        Raises:
+            LongsealError: there are none, a strength is no finite number, the bases differ, or so
+                do the sites.
+        """
+        if not parts:
+            raise LongsealError("there is nothing to multiply: name one adapter or more")
+        for _, strength in parts:
+            if not isfinite(strength):
+                raise LongsealError(f"a strength of {strength} cannot be: give a finite number")
+        # One that knows its base and its heads leads, so that the product knows them too.
+        leading = next((part for part, _ in parts if part.base_fingerprint), parts[0][0])
+        for part, _ in parts:
+            if not same_base(leading.base_fingerprint, part.base_fingerprint):
+                raise LongsealError(
+                    f"the adapters were made for different bases ({leading.base} and {part.base}): "
+                    "only adapters of one base can be multiplied"
+                )
+        scales = Scales.product([(part.on(leading.scales.sites).scales, w) for part, w in parts])
+        if not scales.finite:
+            raise LongsealError("the product is not finite: give smaller strengths")
+        record = {
+            "parts": [
+                {"strength": w, "kind": part.kind, "base": part.base, "record": part.record}
+                for part, w in parts
+            ]
+        }
+        return cls(scales, leading.base, leading.base_fingerprint, record)
+
     @property
     def kind(self) -> Kind:
         """`head` or `channel`."""
         return self.scales.kind
 
+    @property
+    def note(self) -> str | None:
+        """What a user of this adapter should know; None where there is nothing to say."""
+        if self.base_fingerprint is not None:
+            return None
+        return (
+            "the adapter has no fingerprint of its base (PEFT wrote it): whether it was made for "
+            "this model cannot be checked"
+        )
+
     def times(self, strength: float) -> Adapter:
         """The same adapter at another strength: 0 changes nothing, 1 is as it was."""
         return replace(self, scales=self.scales.times(strength))
+
+    def on(self, sites: Sequence[Site]) -> Adapter:
+        """The same adapter with a model's own sites, its heads included.
+
+        Raises:
+            LongsealError: the model's output projections are not those that are scaled; it says
+                which one differs.
+        """
+        if self.scales.sites == tuple(sites):
+            return self
+        mine = {plain_path(site.name): site for site in self.scales.sites}
+        theirs = {plain_path(site.name): site for site in sites}
+        foreign = [site.name for name, site in mine.items() if name not in theirs]
+        if foreign:
+            raise self._unfit(f"{foreign[0]} is no output projection that longseal scales here")
+        missing = [site.name for name, site in theirs.items() if name not in mine]
+        if missing:
+            raise self._unfit(f"it leaves out {missing[0]}")
+        deltas = {}
+        for name, site in theirs.items():
+            self._check_site(mine[name], site)
+            rows = (site.n_heads, -1) if self.kind == "channel" else (site.n_heads, 1)
+            deltas[site.name] = self.scales.deltas[mine[name].name].reshape(rows)
+        return replace(self, scales=Scales(self.kind, tuple(sites), deltas))
+
+    def check_sites(self, sites: Sequence[Site]) -> None:
+        """Refuse a model whose output projections are not those that the scales belong to."""
+        self.on(sites)
+
+    def check_base(self, model: LanguageModel) -> None:
+        """Refuse a model with other weights, or with these scales' base folded into it.
+
+        Raises:
+            LongsealError: so it is.
+        """
+        check_base(self.base, self.base_fingerprint, model)
 
     @contextmanager
     def attached(self, model: LanguageModel) -> Iterator[None]:
         """Scale the model's heads inside the block.
 
         Raises:
-            LongsealError: the model is another base, or has scales attached already.
+            LongsealError: the model is another base, has scales folded in or attached already, or
+                computes its attention without its output projections.
         """
-        self.check_sites(model.sites)
-        check_network(self.base_fingerprint, model.network)
-        with self.scales.attached(model.network):
+        scales = self.on(model.sites).scales
+        self.check_base(model)
+        with scales.attached(model.network):
             yield
-
-    def check_sites(self, sites: tuple[Site, ...]) -> None:
-        """Refuse a model whose output projections are not those that the scales belong to."""
-        if self.scales.sites != sites:
-            raise LongsealError(
-                f"the adapter was made for another base ({self.base}): its output projections "
-                "are not this model's"
-            )
 
     def save(self, folder: str | Path) -> None:
         """Write the folder, whole or not at all.
@@ -94,7 +172,7 @@ class Adapter:
         sites = self.scales.sites
         names = [site.name for site in sites]  # by path: a namesake elsewhere is left alone
         config = IA3Config(
-            base_model_name_or_path=self.base,
+            base_model_name_or_path=self.base or None,
             task_type=TaskType.CAUSAL_LM,
             target_modules=names,
             feedforward_modules=names,
@@ -102,20 +180,20 @@ class Adapter:
             inference_mode=True,
         )
         scales = {
-            f"{_PREFIX}{site.name}{_SUFFIX}": self.scales.scale(site)[None].clone()
-            for site in sites
+            f"{PREFIX}{site.name}{SUFFIX}": self.scales.scale(site)[None].clone() for site in sites
         }
+        known = self.base_fingerprint
         record = {
             "kind": self.kind,
             "base": self.base,
             "versions": {name: version(name) for name in ("longseal", "torch", "transformers")},
             **self.record,
-            "sites": [vars(site) for site in sites],
+            "sites": [asdict(site) for site in sites],
             "heads": {
                 site.name: self.scales.scale(site).view(site.n_heads, -1).mean(1).tolist()
                 for site in sites
             },
-            "base_fingerprint": vars(self.base_fingerprint),
+            "base_fingerprint": None if known is None else asdict(known),
         }
         with new_folder(folder) as partial:
             config.save_pretrained(str(partial))
@@ -124,42 +202,39 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: str | Path) -> Adapter:
-        """Read an adapter that `save` wrote.
+        """Read an adapter that `save` wrote, or one of PEFT's that scales inputs (see `note`).
 
         Raises:
-            LongsealError: it is missing or damaged: a layer, a shape or a value is not as recorded.
+            LongsealError: it is missing, damaged (a layer, a shape or a value is not as it should
+                be), a pickle, or an adapter of another type.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise LongsealError(f"{folder} does not exist: name an adapter's folder")
-        record = read_json(folder / RECORD)
-        try:
-            tensors = load_file(folder / WEIGHTS)
-            sites = tuple(Site(**site) for site in record.pop("sites"))
-            kind: Kind = record.pop("kind")
-            base, known = record.pop("base"), Fingerprint(**record.pop("base_fingerprint"))
-            del record["heads"]
-        except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
-            raise LongsealError(f"{folder} is no longseal adapter: {error}") from error
-        expected = {f"{_PREFIX}{site.name}{_SUFFIX}": site for site in sites}
-        if tensors.keys() != expected.keys():
-            name = min(tensors.keys() ^ expected.keys())
-            raise LongsealError(f"{folder} is damaged: {name} is missing or has no place")
-        deltas = {
-            site.name: _delta(tensors[name], site, kind, folder) for name, site in expected.items()
-        }
-        return cls(Scales(kind, sites, deltas), base, known, record)
+        stored = read(Path(folder))
+        return cls(stored.scales, stored.base, stored.fingerprint, stored.record)
 
+    def _check_site(self, mine: Site, theirs: Site) -> None:
+        heads_known = self.base_fingerprint is not None or self.kind == "head"
+        if mine.channels != theirs.channels or (heads_known and mine.n_heads != theirs.n_heads):
+            raise self._unfit(
+                f"{theirs.name} has {_size(theirs)} here, and {_size(mine)} in the adapter"
+            )
+        if mine.input_axis != theirs.input_axis:
+            raise self._unfit(
+                f"the weight of {theirs.name} has its input in axis {theirs.input_axis} here, and "
+                f"in axis {mine.input_axis} in the adapter (fan_in_fan_out)"
+            )
 
-def _delta(scale: torch.Tensor, site: Site, kind: Kind, folder: Path) -> torch.Tensor:
-    if scale.shape != (1, site.channels) or not bool(scale.isfinite().all()):
-        raise LongsealError(
-            f"{folder} is damaged: {site.name} has shape {tuple(scale.shape)}, not "
-            f"(1, {site.channels}), or values that are not finite"
+    def _unfit(self, reason: str) -> LongsealError:
+        if self.base_fingerprint is None:
+            return LongsealError(
+                f"this PEFT adapter does not fit: {reason}. longseal takes those that scale the "
+                "inputs of all output projections and of nothing else: merge it into the base with "
+                "PEFT's merge_and_unload"
+            )
+        return LongsealError(
+            f"the adapter was made for another base ({self.base}): {reason}. Use the base that the "
+            "adapter names, or tune this model anew"
         )
-    delta = scale.float().view(site.n_heads, site.width) - 1
-    if kind == "channel":
-        return delta
-    if not torch.equal(delta, delta[:, :1].expand_as(delta)):
-        raise LongsealError(f"{folder} is damaged: the channels of a head differ in {site.name}")
-    return delta[:, :1].clone()
+
+
+def _size(site: Site) -> str:
+    return f"{site.n_heads} x {site.width} channels"

@@ -1,19 +1,19 @@
-"""The learnable tensors: one delta a head or a channel, and the hooks that apply them."""
+"""The learnable tensors: one delta a head or a channel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from longseal.config import Kind
-from longseal.errors import LongsealError
 from longseal.models.sites import Site
+from longseal.scales.effect import check_effect
+from longseal.scales.hooks import Factor, refuse_attached, scaling
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,16 @@ class Scales:
         """Scales that change nothing."""
         shapes = {s.name: (s.n_heads, s.width if kind == "channel" else 1) for s in sites}
         return cls(kind, tuple(sites), {name: torch.zeros(shape) for name, shape in shapes.items()})
+
+    @classmethod
+    def product(cls, parts: Sequence[tuple[Scales, float]]) -> Scales:
+        """Scales of the same sites, each at its strength, multiplied; `head` if all of them are."""
+        kind: Kind = "head" if all(scales.kind == "head" for scales, _ in parts) else "channel"
+        made = cls.zeros(kind, parts[0][0].sites)
+        for scales, strength in parts:
+            for name, delta in scales.times(strength).deltas.items():
+                made.deltas[name].add_(delta + made.deltas[name] * delta)  # (1 + a)(1 + b) - 1
+        return made
 
     @property
     def count(self) -> int:
@@ -66,30 +76,16 @@ class Scales:
     def attached(self, network: PreTrainedModel) -> Iterator[None]:
         """Scale the network's heads inside the block, and leave it bit-identical after.
 
+        Deltas may change inside the block, and gradients reach them.
+
         Raises:
-            LongsealError: scales are attached already.
+            LongsealError: scales are attached already, or would have no effect (`check_effect`).
         """
-        projections = [network.get_submodule(site.name) for site in self.sites]
-        if any(isinstance(h, _Scaling) for p in projections for h in p._forward_pre_hooks.values()):
-            raise LongsealError("scales are attached to this model already: detach them first")
-        handles = [
-            projection.register_forward_pre_hook(_Scaling(self, site))
-            for projection, site in zip(projections, self.sites, strict=True)
-        ]
-        try:
+        refuse_attached(network)
+        check_effect(network, self.sites)
+
+        def factor(site: Site) -> Factor:
+            return lambda _: self.scale(site)
+
+        with scaling(network, {site.name: factor(site) for site in self.sites}):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-
-class _Scaling:
-    """Pre-hook of an output projection: multiplies its input, `(..., n_heads * width)`."""
-
-    def __init__(self, scales: Scales, site: Site) -> None:
-        self._scales, self._site = scales, site
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        hidden = args[0]
-        scale = self._scales.scale(self._site).to(hidden.device)
-        return ((hidden.float() * scale).to(hidden.dtype), *args[1:])

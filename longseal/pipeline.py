@@ -109,7 +109,7 @@ def _stages(
             fold(model, adapter, folder.model)
         made = Folded.read(folder.model)
         if not folder.log.read(event="fold"):
-            values = {"rounding": made.rounding, "logit_difference": made.logit_difference}
+            values = {name: value for name, value in vars(made).items() if name != "path"}
             folder.log.append({"event": "fold", **values})
         return made
 

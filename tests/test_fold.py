@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
+from folding import adapter_of, files, header, tensors, tree
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 import longseal
 from longseal import Adapter, fold
 from longseal.errors import LongsealError
-from longseal.scales import Scales
 
 NAMES = ["llama", "untied", "gpt2"]
 KINDS = ["head", "channel"]
@@ -24,24 +23,6 @@ ROW = torch.tensor([tiny.tokens(50)])
 @torch.no_grad()
 def logits(network):
     return network(input_ids=ROW).logits
-
-
-def adapter_of(model, kind="channel"):
-    return Adapter.of(model, tiny.random_scales(model, kind), {"task": "lines"})
-
-
-def tensors(folder):
-    return {k: v for file in folder.glob("*.safetensors") for k, v in load_file(file).items()}
-
-
-def files(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def header(data):
-    """A safetensors file's header and where its tensors begin."""
-    length = int.from_bytes(data[:8], "little")
-    return json.loads(data[8 : 8 + length]), 8 + length
 
 
 @pytest.fixture(scope="module", params=[(n, k) for n in NAMES for k in KINDS], ids="-".join)
@@ -203,13 +184,8 @@ def test_the_folded_model_answers_with_its_own_tokenizer(case):
 def place(tmp_path, checkpoint):
     """A copy of the base and its adapter, in a folder where nothing else may appear."""
     source = shutil.copytree(checkpoint("llama"), tmp_path / "base")
-    model = longseal.load(source, device="cpu")
-    adapter_of(model).save(tmp_path / "adapter")
+    adapter_of(longseal.load(source, device="cpu")).save(tmp_path / "adapter")
     return tmp_path
-
-
-def tree(folder: Path):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def refuses(place, base, match, adapter=None, target=None):
@@ -290,17 +266,8 @@ def test_a_fold_that_is_interrupted_leaves_nothing_behind(place, monkeypatch):
         raise KeyboardInterrupt
 
     model = longseal.load(place / "base", device="cpu")
-    monkeypatch.setattr(import_module("longseal.fold.fold"), "multiply", interrupt)
+    monkeypatch.setattr(import_module("longseal.fold.plan"), "multiply", interrupt)
     before = tree(place)
     with pytest.raises(KeyboardInterrupt):
         fold(model, place / "adapter", place / "target")
     assert tree(place) == before
-
-
-def test_safetensors_outside_the_index_are_left_behind(tmp_path):
-    """They would stay unfolded, and some engines prefer them."""
-    base = tiny.save(tmp_path / "base")
-    (base / "consolidated.safetensors").write_bytes((base / "model.safetensors").read_bytes())
-    model = longseal.load(base)
-    fold(model, Adapter.of(model, Scales.zeros("head", model.sites), {}), tmp_path / "sealed")
-    assert not (tmp_path / "sealed" / "consolidated.safetensors").exists()

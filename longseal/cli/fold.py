@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from longseal.cli.app import Flat, app, console, load_model
 from longseal.config import LoadConfig
@@ -16,14 +18,20 @@ def fold(
     out: Path,
     /,
     *,
+    projection: Literal["output", "value"] = "output",
+    check: Annotated[bool, Parameter(negative=())] = False,
     loading: Annotated[LoadConfig, Flat] = LoadConfig(),
 ) -> None:
     """Write an adapter's scales into the model's own weights, as a new folder.
 
     ```
     longseal fold my-model runs/lines/adapter my-model-sealed
+    longseal fold my-model runs/lines/adapter my-model-sealed --check
     longseal fold model.gguf runs/lines/adapter my-model-sealed
     ```
+
+    The files are copied and only what is scaled is rewritten: no model is loaded, but for a .gguf
+    file and for --check. The flags for loading count then.
 
     Parameters
     ----------
@@ -33,6 +41,10 @@ def fold(
         Folder of the adapter.
     out
         Folder to make; it must not exist yet.
+    projection
+        Fold into the output projections, or into the values where that is exact too.
+    check
+        Load the base and the result and compare their logits.
     """
     from longseal.fold import check_target
     from longseal.fold import fold as write
@@ -40,12 +52,18 @@ def fold(
     from longseal.terminal import print_next
 
     scales = Adapter.load(adapter)
+    if scales.note is not None:
+        console.print(f"note: {scales.note}")
     check_target(out)
-    loaded = load_model(model, loading)
+    base = load_model(model, loading) if check or model.endswith(".gguf") else model
     with console.status("folding"):
-        folded = write(loaded, scales, out)
+        folded = write(base, scales, out, projection=projection, check=check)
     console.print(
-        f"largest difference between folded and hooked logits: {folded.logit_difference:.1e}, "
-        f"largest rounding of a weight: {folded.rounding:.1e} of its tensor's largest"
+        f"folded into the {folded.projection} projections; rounding: at most "
+        f"{folded.rounding:.1e} of a tensor's largest weight, "
+        f"{folded.rounding_rms:.1e} of the weights in root mean square"
     )
+    if folded.logit_difference is not None:
+        difference = f"{folded.logit_difference:.1e}"
+        console.print(f"largest difference between folded and hooked logits: {difference}")
     print_next(console, folded_model=out, next=f"longseal evaluate {out}")

@@ -1,5 +1,7 @@
 """Scales into weights: as files, so that whatever ran the base runs the result."""
 
-from longseal.fold.fold import Folded, check_target, fold
+from longseal.fold.changes import Projection
+from longseal.fold.copying import check_target
+from longseal.fold.fold import Folded, fold
 
-__all__ = ["Folded", "check_target", "fold"]
+__all__ = ["Folded", "Projection", "check_target", "fold"]

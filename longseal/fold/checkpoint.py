@@ -1,151 +1,145 @@
-"""Fold scales into a checkpoint as files: what does not change is copied byte for byte."""
+"""A checkpoint as files: which tensor lies where, and what is wrong with the folder."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from longseal.errors import LongsealError
 from longseal.files import read_json
-from longseal.fold.safetensors_file import Entry, entries, overwrite, read, read_values
-from longseal.models.fingerprint import check, places
-from longseal.models.sites import Site
-from longseal.scales import Adapter, Scales
+from longseal.fold.safetensors_file import Entry, entries, read_values
+from longseal.models.fingerprint import places
 from longseal.scales.adapter import RECORD
 
-#: Weights in other formats would be left unfolded, so they are left behind.
-OTHER_WEIGHTS = (
-    "*.bin",
-    "*.bin.index.json",
-    "*.pt",
-    "*.pth",
-    "*.gguf",
-    "*.onnx",
-    "*.h5",
-    "*.msgpack",
-)
-_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+_SHOWN = 3  # names in a message
 
 
 @dataclass(frozen=True)
-class Tensors:
-    """A checkpoint's tensors: in which file each lies, and where."""
+class Checkpoint:
+    """The tensors of a folder.
 
-    places: Mapping[str, tuple[Path, Entry]]
+    Attributes:
+        tensors: by name: the file, and where it lies in it.
+        shards: the files' names.
+    """
+
+    folder: Path
+    tensors: Mapping[str, tuple[Path, Entry]]
+    shards: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path) -> Tensors:
-        """Read the index and the headers of a folder.
+    def of(cls, folder: Path, *, strays: bool = False) -> Checkpoint:
+        """Read the index and the shards' headers.
+
+        Args:
+            strays: let safetensors pass that are not the checkpoint's; they are left behind.
 
         Raises:
-            LongsealError: there are no safetensors, or one of them is missing or truncated.
+            LongsealError: it is no safetensors checkpoint, is folded already, a shard is missing or
+                damaged, the index and the shards do not agree, or there is a second set of weights.
         """
-        if (folder / _INDEX).is_file():
-            files = sorted(set(read_json(folder / _INDEX)["weight_map"].values()))
-        elif (folder / _SINGLE).is_file():
-            files = [_SINGLE]
-        else:
-            raise LongsealError(
-                f"{folder} has no {_SINGLE} and no {_INDEX}: convert the checkpoint to safetensors"
-            )
-        found = {
-            name: (folder / file, entry)
-            for file in files
-            for name, entry in entries(folder / file).items()
-        }
-        return cls(found)
+        if not (folder / "config.json").is_file():
+            raise LongsealError(f"{folder} is no model: the folder has no config.json")
+        _refuse_folded(folder)
+        named = weight_map(folder)
+        shards = tuple(sorted(set(named.values()))) if named else (SINGLE,)
+        if not strays:
+            _refuse_strays(folder, shards)
+        tensors: dict[str, tuple[Path, Entry]] = {}
+        for shard in shards:
+            for name, entry in entries(folder / shard).items():
+                if name in tensors:
+                    raise LongsealError(
+                        f"{folder} holds {name} twice, in {tensors[name][0].name} and in {shard}: "
+                        "which one counts cannot be told. Save the checkpoint again"
+                    )
+                tensors[name] = folder / shard, entry
+        for name, shard in named.items():
+            if name not in tensors or tensors[name][0] != folder / shard:
+                raise LongsealError(
+                    f"{folder / INDEX} says that {name} is in {shard}, which does not hold it: "
+                    "fetch or save the checkpoint again"
+                )
+        return cls(folder, tensors, shards)
 
-    def find(self, name: str) -> tuple[Path, Entry] | None:
-        """The tensor that a model calls `name`, with or without a prefix of its own."""
-        if name in self.places:
-            return self.places[name]
-        matches = [k for k in self.places if name.endswith(f".{k}") or k.endswith(f".{name}")]
-        return self.places[matches[0]] if len(matches) == 1 else None
+    @property
+    def quantised(self) -> str:
+        """What the config says of quantisation, to end a message with; empty where nothing."""
+        config = read_json(self.folder / "config.json")
+        settings = config.get("quantization_config") if isinstance(config, dict) else None
+        if not isinstance(settings, dict):
+            return ""
+        method = settings.get("quant_method", "a method that it does not name")
+        return f"the checkpoint is quantised ({method}), so fold into its full-precision base"
 
-    def sampled(self, name: str) -> list[float] | None:
-        """The values of a tensor that a fingerprint holds."""
-        place = self.find(name)
-        if place is None or place[1].dtype is None:
+    def sampled(self, key: str, rows: range | None = None) -> list[float] | None:
+        """The values that a fingerprint holds of a tensor, or of the parameter in its `rows`.
+
+        None where they are no plain floats, or where there are none.
+        """
+        path, entry = self.tensors[key]
+        columns = prod(entry.shape[1:])
+        part = range(entry.shape[0] if entry.shape else 1) if rows is None else rows
+        if entry.dtype is None or not part or not columns:
             return None
-        count = int(torch.Size(place[1].shape).numel())
-        return read_values(*place, places(count))
+        if rows is not None and rows.stop > entry.shape[0]:
+            return None
+        shift = part.start * columns
+        return read_values(path, entry, [shift + place for place in places(len(part) * columns)])
+
+    def dtype(self, key: str) -> torch.dtype | None:
+        """Dtype of a tensor; None where longseal cannot multiply in it."""
+        return self.tensors[key][1].dtype
 
 
-def check_base(folder: Path, adapter: Adapter) -> None:
-    """Refuse a checkpoint that is not the adapter's base, or that cannot be folded into.
+def _refuse_folded(folder: Path) -> None:
+    if not (folder / RECORD).is_file():
+        return
+    record = read_json(folder / RECORD)
+    if isinstance(record, dict) and record.get("folded"):
+        base = record.get("base")
+        raise LongsealError(f"{folder} is folded already: fold into its base ({base})")
+    raise LongsealError(f"{folder} holds a {RECORD} that is no checkpoint's: move it away")
+
+
+def weight_map(folder: Path) -> dict[str, str]:
+    """In which shard each tensor should be; empty where there is only one file.
 
     Raises:
-        LongsealError: it is folded already, quantised, damaged, or another base.
+        LongsealError: there is neither an index nor that file, or the index is damaged.
     """
-    if (folder / RECORD).exists():
-        raise LongsealError(f"{folder} is folded already: fold into the base it was made from")
-    tensors = Tensors.of(folder)
-    found = [_projection(tensors, site) for site in adapter.scales.sites]
-    dtype = found[0][1].dtype
-    assert dtype is not None
-    check(adapter.base_fingerprint, dtype, tensors.sampled)
-
-
-def copy_files(source: Path, target: Path) -> None:
-    """Copy a checkpoint byte for byte; weights that would stay unfolded are left behind."""
-    used = {path for path, _ in Tensors.of(source).places.values()}
-    others = shutil.ignore_patterns(".*", *OTHER_WEIGHTS)
-
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        stale = {n for n in names if n.endswith(".safetensors") and Path(folder, n) not in used}
-        return stale | set(others(folder, names))
-
-    shutil.copytree(
-        source, target, dirs_exist_ok=True, ignore=ignore, copy_function=shutil.copyfile
-    )
-
-
-def multiply(folder: Path, scales: Scales) -> float:
-    """Fold scales into a checkpoint in place, one tensor in memory at a time.
-
-    Each output projection's input axis is multiplied in float32 and rounded once (design,
-    decision 3); biases and all other bytes stay as they are.
-
-    Returns:
-        The largest rounding error of a folded weight, relative to the largest weight of its tensor.
-    """
-    tensors = Tensors.of(folder)
-    errors = [0.0]
-    for site in scales.sites:
-        path, entry = _projection(tensors, site)
-        folded, error = _multiplied(read(path, entry), scales.scale(site), site.input_axis)
-        overwrite(path, entry, folded)
-        errors.append(error)
-    return max(errors)
-
-
-def _projection(tensors: Tensors, site: Site) -> tuple[Path, Entry]:
-    place = tensors.find(site.weight)
-    if place is None:
-        raise LongsealError(f"the checkpoint has no tensor {site.weight}, or more than one like it")
-    _, entry = place
-    if (
-        entry.dtype is None
-        or len(entry.shape) != 2
-        or entry.shape[site.input_axis] != site.channels
-    ):
+    if not (folder / INDEX).is_file():
+        if (folder / SINGLE).is_file():
+            return {}
         raise LongsealError(
-            f"{site.weight} is quantised or has an unexpected shape {entry.shape}: "
-            "fold into the full-precision base"
+            f"{folder} has no {SINGLE} and no {INDEX}: convert the checkpoint to safetensors"
         )
-    return place
+    index = read_json(folder / INDEX)
+    named = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(named, dict) or not named:
+        raise LongsealError(f"{folder / INDEX} is damaged: it has no weight_map")
+    for shard in named.values():
+        if not isinstance(shard, str) or Path(shard).name != shard or shard.startswith("."):
+            raise LongsealError(
+                f"{folder / INDEX} is damaged: {shard!r} is not the name of a file beside it"
+            )
+    return named
 
 
-def _multiplied(weight: Tensor, scale: Tensor, axis: int) -> tuple[Tensor, float]:
-    """`weight`, `(out, in)` or `(in, out)`, times `scale` along `axis`, and the rounding error."""
-    wide = torch.promote_types(weight.dtype, torch.float32)
-    product = weight.to(wide) * (scale if axis == 1 else scale[:, None])
-    folded = product.to(weight.dtype)
-    error = (folded.to(wide) - product).abs().max() / product.abs().max().clamp_min(1e-30)
-    return folded, float(error)
+def _refuse_strays(folder: Path, shards: tuple[str, ...]) -> None:
+    """A second set would stay unfolded, and some engines prefer it."""
+    strays = sorted({path.name for path in folder.glob("*.safetensors")} - set(shards))
+    strays = [name for name in strays if not name.startswith(".")]
+    if strays:
+        names = ", ".join(strays[:_SHOWN])
+        more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""
+        raise LongsealError(
+            f"{folder} holds weights that are not part of its checkpoint and would stay unfolded: "
+            f"{names}{more}. Move them away"
+        )

@@ -1,28 +1,25 @@
-"""Write an adapter's scales into a model's own weights, and check the result."""
+"""Write an adapter's scales into a model's own weights, and check the result where asked to."""
 
 from __future__ import annotations
 
 import json
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import torch
-from huggingface_hub import snapshot_download
-from torch import Tensor
-
 from longseal.errors import LongsealError
 from longseal.files import new_folder, read_json
-from longseal.fold.checkpoint import OTHER_WEIGHTS, check_base, copy_files, multiply
-from longseal.models.arguments import vocabulary_size
-from longseal.models.load import LanguageModel, load, load_alike
+from longseal.fold.changes import Projection
+from longseal.fold.compare import hooked_logits, logit_difference
+from longseal.fold.copying import check_space, check_target
+from longseal.fold.multiply import Rounding
+from longseal.fold.plan import Plan
+from longseal.fold.source import Files, files_of
+from longseal.models.load import LanguageModel, load
 from longseal.scales import Adapter
 from longseal.scales.adapter import RECORD
-
-_PROBE_TOKENS = 128
-_TOLERANCE = 0.1  # of the logits' spread; 16-bit models stay well below it
 
 
 @dataclass(frozen=True)
@@ -31,14 +28,20 @@ class Folded:
 
     Attributes:
         path: the folded checkpoint, which loads as the base did.
+        projection: what the scales were folded into: the output projections or the values.
         rounding: largest rounding error of a folded weight, relative to its tensor's largest.
+        rounding_rms: root mean square of all folded weights' rounding errors, relative to that of
+            the weights; None in a folder of longseal 0.1, which did not record it.
         logit_difference: largest absolute difference between the logits of the reloaded folded
-            model and of the base with the scales attached, over 128 positions.
+            model and of the base with the scales attached, over 128 positions; None where that was
+            not checked.
     """
 
     path: Path
+    projection: Projection
     rounding: float
-    logit_difference: float
+    rounding_rms: float | None
+    logit_difference: float | None
 
     @classmethod
     def read(cls, folder: Path) -> Folded:
@@ -48,109 +51,99 @@ class Folded:
             LongsealError: it is no folded checkpoint.
         """
         record = read_json(folder / RECORD)
-        return cls(folder, record["rounding"], record["logit_difference"])
+        if not (isinstance(record, dict) and record.get("folded") and "rounding" in record):
+            raise LongsealError(f"{folder} is no folded checkpoint: its {RECORD} does not say so")
+        return cls(
+            folder,
+            record.get("projection", "output"),
+            record["rounding"],
+            record.get("rounding_rms"),
+            record.get("logit_difference"),
+        )
 
 
 def fold(
-    base: str | Path | LanguageModel, adapter: str | Path | Adapter, target: str | Path
+    base: str | Path | LanguageModel,
+    adapter: str | Path | Adapter,
+    target: str | Path,
+    *,
+    projection: Projection = "output",
+    check: bool | None = None,
 ) -> Folded:
-    """Fold `adapter` into `base`, write the checkpoint to `target` and reload it for a check.
+    """Fold `adapter` into the weights of `base` and write the checkpoint to `target`.
 
-    A GGUF is written as an ordinary checkpoint, in the dtype it was loaded in.
+    A checkpoint is folded as files: no model is loaded, few rows of one tensor are in memory at a
+    time, and every byte that is not multiplied stays as it was. A GGUF is loaded and written as an
+    ordinary checkpoint, in the dtype it was loaded in.
 
     Args:
         base: hub id, folder, `.gguf` file, or the loaded model.
         adapter: the adapter or its folder.
         target: a folder that does not exist yet; it appears when it is whole.
+        projection: fold into the output projections, which is always exact, or into the values,
+            which is refused where it would not be.
+        check: reload the result and compare its logits with those of the base with the scales
+            attached; that takes both models in memory. Done where not said for a loaded `base`.
 
     Raises:
-        LongsealError: the target exists or lies in the source, or the adapter is another base's.
+        LongsealError: the target exists or lies in the source, the disk is too small, the adapter
+            is another base's, or the checkpoint is damaged, quantised or folded already.
     """
     adapter = adapter if isinstance(adapter, Adapter) else Adapter.load(adapter)
     target = Path(target)
-    model = base if isinstance(base, LanguageModel) else load(base)
-    source = _files(model.source)
-    check_target(target, source)
-    adapter.check_sites(model.sites)
-    if source is not None:
-        check_base(source, adapter)
-    with adapter.attached(model):
-        hooked = _logits(model)
-    with new_folder(target) as partial:
-        if source is None:
-            with redirect_stderr(StringIO()):  # its bar: saving takes a moment
-                model.network.save_pretrained(partial)
-            model.tokenizer.save_pretrained(partial)
-            check_base(partial, adapter)
+    check_target(target)
+    model = base if isinstance(base, LanguageModel) else None
+    files = files_of(str(base) if model is None else model.source)
+    check_target(target, None if files is None else files.folder)
+    checked = model is not None if check is None else check
+    if model is None and (checked or files is None):
+        model = load(str(base))
+    if model is not None:
+        adapter = adapter.on(model.sites)
+    plan = None if files is None else Plan.of(files, adapter, projection, model)
+    check_space(target, _size(model) if plan is None else plan.contents.size)
+    hooked = hooked_logits(model, adapter) if checked and model is not None else None
+    with new_folder(target.resolve()) as partial:
+        rounding = Rounding()
+        if plan is None:
+            assert model is not None
+            _save(model, partial)
+            plan = Plan.of(Files(partial, cached=False), adapter, projection, model)
+            plan.multiply(partial, plan.changes, rounding)
         else:
-            copy_files(source, partial)
-        rounding = multiply(partial, adapter.scales)
-        folded = Folded(target, rounding, _difference(model, partial, hooked))
-        (partial / RECORD).write_text(
-            json.dumps(_record(adapter, folded), indent=1) + "\n", "utf-8"
-        )
+            plan.copy(partial, rounding)
+        difference = None
+        if hooked is not None and model is not None:
+            difference = logit_difference(model, partial, hooked)
+        folded = Folded(target, projection, rounding.largest, rounding.rms, difference)
+        record = json.dumps(_record(adapter, folded), indent=1) + "\n"
+        (partial / RECORD).write_text(record, "utf-8")
+        check_target(target)  # something may have appeared there meanwhile
     return folded
 
 
-def _difference(model: LanguageModel, folder: Path, hooked: Tensor) -> float:
-    """Reload the folded checkpoint and compare its logits with the hooked model's.
+def _save(model: LanguageModel, folder: Path) -> None:
+    with redirect_stderr(StringIO()):  # its bar: saving takes a moment
+        model.network.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
 
-    Raises:
-        LongsealError: they differ by more than rounding can explain.
-    """
-    folded = _logits(load_alike(model, folder))
-    difference = float((folded - hooked).abs().max())
-    usual = float((folded - hooked).square().mean().sqrt())  # the largest grows with the vocabulary
-    if not usual <= _TOLERANCE * float(hooked.std()):
-        raise LongsealError(
-            f"the folded model's logits differ from the tuned model's by {difference:.3g}: "
-            "nothing was written. Please report this architecture"
-        )
-    return difference
+
+def _size(model: LanguageModel | None) -> int:
+    """Bytes of a model's weights."""
+    return 0 if model is None else sum(p.nbytes for p in model.network.parameters())
 
 
 def _record(adapter: Adapter, folded: Folded) -> dict[str, Any]:
     """What stands in the folded checkpoint's own `longseal.json`."""
+    known = adapter.base_fingerprint
     return {
+        **adapter.record,
         "folded": True,
         "kind": adapter.kind,
         "base": adapter.base,
+        "projection": folded.projection,
         "rounding": folded.rounding,
+        "rounding_rms": folded.rounding_rms,
         "logit_difference": folded.logit_difference,
-        **adapter.record,
+        "base_fingerprint": None if known is None else asdict(known),
     }
-
-
-def check_target(target: Path, source: Path | None = None) -> None:
-    """Refuse a folder that must not be written to.
-
-    Raises:
-        LongsealError: it exists, or lies in the source.
-    """
-    if target.exists():
-        raise LongsealError(f"{target} exists already: name a folder that does not")
-    if source is not None and target.resolve().is_relative_to(source.resolve()):
-        raise LongsealError(f"{target} lies inside the model that is folded: name another folder")
-
-
-def _files(source: str) -> Path | None:
-    """The folder that holds a model's files; None for a GGUF, which is written anew."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return path
-    if path.suffix == ".gguf":
-        return None
-    try:
-        return Path(snapshot_download(source, ignore_patterns=list(OTHER_WEIGHTS)))
-    except OSError as error:
-        raise LongsealError(f"{source} cannot be fetched whole: {error}") from error
-
-
-@torch.no_grad()
-def _logits(model: LanguageModel) -> Tensor:
-    """Logits over a fixed row of tokens: `(128, vocabulary)`, float32."""
-    vocabulary = vocabulary_size(model.network)
-    tokens = [(11 + 37 * i * i) % vocabulary for i in range(_PROBE_TOKENS)]
-    row = torch.tensor([tokens], device=model.device)
-    logits: Tensor = model.network(input_ids=row, use_cache=False).logits
-    return logits[0].float()

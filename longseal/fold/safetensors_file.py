@@ -1,17 +1,20 @@
-"""A safetensors file, tensor by tensor: read one, write one over in place, leave the rest."""
+"""A safetensors file, part by part: read some rows, write them over in place, leave the rest."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from longseal.errors import LongsealError
 
+#: What longseal multiplies in; other types (8-bit, packed) belong to quantised weights.
 _DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -25,7 +28,7 @@ class Entry:
     """Where a tensor lies in its file.
 
     Attributes:
-        dtype: None where longseal cannot multiply in it (8-bit, packed).
+        dtype: None where longseal cannot multiply in it.
         start, stop: bytes from the beginning of the file.
     """
 
@@ -36,43 +39,89 @@ class Entry:
 
 
 def entries(path: Path) -> Mapping[str, Entry]:
-    """The tensors of a file, by name.
+    """The tensors of a file, by name, from its header alone.
 
-    The format: a little-endian uint64, a JSON header of that many bytes, then the tensors' bytes.
+    The format: a little-endian uint64, a JSON header of that many bytes, then the tensors' bytes,
+    one tensor right after another (https://huggingface.co/docs/safetensors).
 
     Raises:
-        LongsealError: the file is missing, is no safetensors file or is truncated.
+        LongsealError: the file is missing, is no safetensors file, is truncated, or its header
+            puts tensors where they cannot be.
     """
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > size:
+            if length > size - 8:
                 raise ValueError("its header is longer than the file")
-            header = json.loads(file.read(length))
+            header = json.loads(file.read(length), object_pairs_hook=_without_repeats)
         header.pop("__metadata__", None)
-        found = {name: _entry(item, 8 + length) for name, item in header.items()}
-        if any(entry.stop > size for entry in found.values()):
-            raise ValueError("it ends before its tensors do")
+        found = {name: _entry(name, item, 8 + length) for name, item in header.items()}
+        _check_layout(found, 8 + length, size)
     except OSError as error:
         raise LongsealError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise LongsealError(f"{path} is not a whole safetensors file: {error}") from error
+        raise LongsealError(
+            f"{path} is not a whole safetensors file: {error}. Fetch or save it again"
+        ) from error
     return found
 
 
-def _entry(item: Mapping[str, object], data: int) -> Entry:
-    start, stop = item["data_offsets"]  # type: ignore[misc]  # JSON; a wrong type is caught above
-    return Entry(_DTYPES.get(str(item["dtype"])), tuple(item["shape"]), data + start, data + stop)  # type: ignore[arg-type, has-type]
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"its header names {max(names, key=names.count)} twice")
+    return found
 
 
-def read(path: Path, entry: Entry) -> Tensor:
-    """One tensor, in its own dtype and shape."""
+def _entry(name: str, item: Mapping[str, Any], data: int) -> Entry:
+    start, stop = map(int, item["data_offsets"])
+    dtype, shape = _DTYPES.get(item["dtype"]), tuple(map(int, item["shape"]))
+    if dtype is not None and stop - start != prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name} has {stop - start} bytes, which is not its shape's size")
+    return Entry(dtype, shape, data + start, data + stop)
+
+
+def _check_layout(found: Mapping[str, Entry], data: int, size: int) -> None:
+    """Refuse what safetensors' own reader refuses: overlaps, gaps, bytes that are not there."""
+    end, before = data, "the header"
+    for name, entry in sorted(found.items(), key=lambda item: (item[1].start, item[1].stop)):
+        if entry.stop < entry.start or entry.start < end:
+            raise ValueError(f"{name} overlaps {before}")
+        if entry.start > end:
+            raise ValueError(f"there is a gap before {name}")
+        if entry.stop > size:
+            raise ValueError(f"it ends before {name} does")
+        end, before = entry.stop, name
+    if end != size:
+        raise ValueError(f"{size - end} bytes at its end belong to no tensor")
+
+
+def read_rows(path: Path, entry: Entry, rows: range) -> Tensor:
+    """Some consecutive rows of a tensor: `(len(rows), columns)`, in its own dtype."""
     assert entry.dtype is not None
     with path.open("rb") as file:
-        file.seek(entry.start)
-        data = bytearray(file.read(entry.stop - entry.start))
-    return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
+        file.seek(_row_start(entry, rows))
+        data = bytearray(file.read(len(rows) * _row_size(entry)))
+    return torch.frombuffer(data, dtype=entry.dtype).view(len(rows), -1)
+
+
+def write_rows(path: Path, entry: Entry, rows: range, tensor: Tensor) -> None:
+    """Put `tensor`, as `read_rows` gave it, in the place of the rows that are there."""
+    assert (tensor.dtype, tensor.numel()) == (entry.dtype, len(rows) * prod(entry.shape[1:]))
+    with path.open("r+b") as file:
+        file.seek(_row_start(entry, rows))
+        file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+
+
+def _row_start(entry: Entry, rows: range) -> int:
+    return entry.start + rows.start * _row_size(entry)
+
+
+def _row_size(entry: Entry) -> int:
+    assert entry.dtype is not None
+    return prod(entry.shape[1:]) * entry.dtype.itemsize
 
 
 def read_values(path: Path, entry: Entry, places: list[int]) -> list[float]:
@@ -85,12 +134,3 @@ def read_values(path: Path, entry: Entry, places: list[int]) -> list[float]:
             data = bytearray(file.read(entry.dtype.itemsize))
             values.append(float(torch.frombuffer(data, dtype=entry.dtype)[0]))
     return values
-
-
-def overwrite(path: Path, entry: Entry, tensor: Tensor) -> None:
-    """Put `tensor`, of the entry's dtype and shape, in the place of the one that is there."""
-    assert (tensor.dtype, tensor.shape) == (entry.dtype, entry.shape)
-    data = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-    with path.open("r+b") as file:
-        file.seek(entry.start)
-        file.write(data)

@@ -48,7 +48,7 @@ class Contents:
         sessions: one record a call of longseal, the first one first.
         evaluation: every case; variants in the order base, tuned, folded, lengths rising.
         steps: one record a training step (`step`, `loss` in nats a token, `tokens`).
-        fold: `rounding` and `logit_difference`.
+        fold: the figures of `longseal.Folded`.
     """
 
     config: Mapping[str, Any]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from longseal.config import RunConfig
 from longseal.evaluation import Accuracy, Evaluation, evaluate
-from longseal.fold import Folded, fold
+from longseal.fold import Folded, check_foldable, fold
 from longseal.measure import peak_memory
 from longseal.models.load import LanguageModel, load_alike
 from longseal.progress import Bar, bars
@@ -63,12 +63,14 @@ def run(
         bar: where progress is shown.
 
     Raises:
-        LongsealError: a length is beyond the window or too short, or the folder is taken.
+        LongsealError: a length is beyond the window or too short, the model's files cannot be
+            folded into, or the folder is taken.
     """
     config = config or RunConfig(**fields)
     task = task_named(config.task)
     lengths = (*config.lengths, config.tuning.length, config.tuning.context_length)
     check_lengths(Prompts(model), task, lengths, model.window)
+    check_foldable(model)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:
         return _stages(model, opened, config, task, shown)

@@ -68,7 +68,8 @@ def page(rows: list[Row]) -> str:
 
 def general(row: Row) -> str:
     """A reason without the names of modules."""
-    return re.sub(r"[\w.]+\.\d+\.[\w.]+", "a projection", row.reason).removeprefix(f"{row.entry}: ")
+    reason = re.sub(r"[\w.]+\.\d+\.[\w.]+", "a projection", row.reason)
+    return re.sub(r"layer \d+", "another layer", reason).removeprefix(f"{row.entry}: ")
 
 
 def main() -> None:

@@ -115,6 +115,7 @@ def write(folder, records, adapter=None, config=None):
             "held_out_base": 1.0 if adapter.unchanged else 0.125,
             "stopped": None,
             "seconds": 73.5,
+            "skipped_layers": {"linear_attention: no softmax over positions": "0-2, 4"},
         }
         made = Adapter(adapter, "my model", Fingerprint("torch.float32", {}), record)
         made.save(folder / "adapter")
@@ -244,6 +245,10 @@ def test_a_layer_with_two_attentions_counts_its_heads_on():
     deltas = {site.name: torch.randn(3, 1, generator=random) for site in sites}
     rows = _heads(Scales("head", tuple(sites), deltas))
     assert [(row["layer"], row["head"]) for row in rows] == [(0, head) for head in range(6)]
+
+
+def test_layers_without_heads_are_named(whole):
+    assert "layers 0-2, 4: linear_attention" in whole.read_text("utf-8")
 
 
 def test_page_fetches_nothing(whole):

@@ -67,6 +67,17 @@ def contents(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+def test_a_base_that_cannot_be_folded_into_is_refused_before_anything_is_learned(
+    checkpoint, tmp_path
+):
+    base = shutil.copytree(checkpoint("llama"), tmp_path / "base")
+    model = longseal.load(base, device="cpu")
+    (base / "consolidated.safetensors").write_bytes(b"")
+    with pytest.raises(LongsealError, match="would stay unfolded"):
+        longseal.run(model, tmp_path / "run", CONFIG)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_leaves_the_folder_that_the_readme_shows(whole):
     folder = whole.folder.path
     made = {"config.json", "results.jsonl", "adapter", "model", "report.html", "steps"}

@@ -2,6 +2,6 @@
 
 from longseal.fold.changes import Projection
 from longseal.fold.copying import check_target
-from longseal.fold.fold import Folded, fold
+from longseal.fold.fold import Folded, check_foldable, fold
 
-__all__ = ["Folded", "Projection", "check_target", "fold"]
+__all__ = ["Folded", "Projection", "check_foldable", "check_target", "fold"]

@@ -18,7 +18,7 @@ from longseal.fold.multiply import Rounding
 from longseal.fold.plan import Plan
 from longseal.fold.source import Files, files_of
 from longseal.models.load import LanguageModel, load
-from longseal.scales import Adapter
+from longseal.scales import Adapter, Scales
 from longseal.scales.adapter import RECORD
 
 
@@ -120,6 +120,19 @@ def fold(
         (partial / RECORD).write_text(record, "utf-8")
         check_target(target)  # something may have appeared there meanwhile
     return folded
+
+
+def check_foldable(model: LanguageModel) -> None:
+    """Refuse a model into whose files no scales could be folded, before any are learned.
+
+    Raises:
+        LongsealError: its checkpoint is quantised, folded already, damaged, or stores an output
+            projection in a form that longseal does not follow.
+    """
+    files = files_of(model.source)
+    if files is not None:
+        nothing = Adapter.of(model, Scales.zeros("head", model.sites), {})
+        Plan.of(files, nothing, "output", model)
 
 
 def _save(model: LanguageModel, folder: Path) -> None:

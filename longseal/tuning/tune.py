@@ -73,6 +73,7 @@ def tune(
         "held_out_base": unchanged.accuracy,
         "stopped": stopped,
         "seconds": round(monotonic() - started, 1),
+        "skipped_layers": model.structure.by_reason(),
     }
     return Adapter.of(model, _scales(config.kind, model, trajectory, chosen), record)
 

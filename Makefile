@@ -13,11 +13,11 @@ demo: $(INSTALLED)  ## The main job on a real model; a second call reuses what i
 demo-short: $(INSTALLED)  ## The same in little, for CI.
 	$(BIN)/longseal run --lengths 512 --samples 8 --train-samples 48 --out runs/demo-short --overwrite
 
-test: $(INSTALLED)  ## All tests; those marked slow use the real model.
-	$(BIN)/pytest -q
+test: $(INSTALLED)  ## All tests; those marked slow use the real model or take minutes.
+	$(BIN)/pytest -q -n auto
 
-test-fast: $(INSTALLED)  ## The tests that need no real model.
-	$(BIN)/pytest -q -m "not slow"
+test-fast: $(INSTALLED)  ## All but the slow ones.
+	$(BIN)/pytest -q -n auto -m "not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

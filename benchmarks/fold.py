@@ -1,8 +1,8 @@
 """What a fold costs beside a plain copy of the same folder: the figures of docs/folding.md.
 
 A checkpoint in the shape of a Llama is made of random bfloat16 numbers, in four shards; no model is
-ever built. Then, in turn: `shutil.copytree`, `longseal.fold` in a process of its own (the time of
-the call alone, of the whole process with its imports, and its peak memory), and again. Everything
+ever built. Then `shutil.copytree` and `longseal.fold` take turns, each in a process of its own that
+imports the same; the time of the call is compared, that of the imports stands beside it. Everything
 lies in a temporary folder, which is removed.
 
     python benchmarks/fold.py [--size 4.2] [--rounds 3] [--place /tmp]
@@ -18,7 +18,6 @@ import sys
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import monotonic
 
 import torch
 from cyclopts import run
@@ -32,9 +31,11 @@ from longseal.scales import Scales
 
 SHARDS = 4
 HEAD = 128
-#: One fold, measured from inside: the call, its peak memory, and what the imports alone take.
-FOLD = """
-import json, resource, sys
+#: One copy or fold, measured from inside: seconds of the imports and of the call, and peak memory.
+#: Both import the same, so that both begin as long after the last writing: how fast a disk takes
+#: data depends on that.
+CALL = """
+import json, resource, shutil, sys
 from time import monotonic
 
 def peak():
@@ -44,12 +45,18 @@ def peak():
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
+began = monotonic()
 from longseal.fold import fold
-imports = peak()
-started = monotonic()
-folded = fold(*sys.argv[1:4])
+imports, memory, started = monotonic() - began, peak(), monotonic()
+what, base, adapter, target = sys.argv[1:]
+rms = None
+if what == "copy":
+    shutil.copytree(base, target)
+else:
+    rms = fold(base, adapter, target).rounding_rms
 seconds = monotonic() - started
-print(json.dumps({"fold": seconds, "imports": imports, "peak": peak(), "rms": folded.rounding_rms}))
+found = {"seconds": seconds, "imports": imports, "peak": peak(), "peak_imports": memory, "rms": rms}
+print(json.dumps(found))
 """
 
 
@@ -142,20 +149,14 @@ def make(folder: Path, adapter: Path, size: float) -> None:
     Adapter(Scales("channel", sites, deltas), str(folder), known, {}).save(adapter)
 
 
-def folded(base: Path, adapter: Path, target: Path) -> dict[str, float]:
-    """Fold in a process of its own."""
-    command = [sys.executable, "-c", FOLD, str(base), str(adapter), str(target)]
+def measured(what: str, base: Path, adapter: Path, target: Path) -> dict[str, float]:
+    """Copy or fold in a process of its own; the result is removed."""
+    os.sync()  # what was left to be written before is not this one's to wait for
+    command = [sys.executable, "-c", CALL, what, str(base), str(adapter), str(target)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    started = monotonic()
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1]) | {"process": monotonic() - started}
-
-
-def copied(base: Path, target: Path) -> float:
-    """Seconds of a plain copy."""
-    started = monotonic()
-    shutil.copytree(base, target)
-    return monotonic() - started
+    shutil.rmtree(target)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main(*, size: float = 4.2, rounds: int = 3, place: Path | None = None) -> None:
@@ -175,47 +176,42 @@ def main(*, size: float = 4.2, rounds: int = 3, place: Path | None = None) -> No
         raise SystemExit(f"{3.2 * size:.0f} GB are needed and {free / 1e9:.0f} GB are free")
     copies, folds = [], []
     with TemporaryDirectory(dir=place) as work:
-        base, adapter, target = (Path(work, name) for name in ("base", "adapter", "target"))
-        make(base, adapter, size)
+        work_in = [Path(work, name) for name in ("base", "adapter", "target")]
+        make(*work_in[:2], size)
         largest = max(2 * _count(shape) for shape in shapes(size).values())
         scaled = sum(2 * _count(s) for n, s in shapes(size).items() if n.endswith("o_proj.weight"))
-        weights = sum(path.stat().st_size for path in base.iterdir())
-        copied(base, target)  # not counted: the disk is still busy with what was made
-        shutil.rmtree(target)
-        for turn in range(2 * rounds):
-            os.sync()  # what the turn before left to be written is not this one's to wait for
-            if (turn % 2 == 0) == (turn // 2 % 2 == 0):  # copy first, fold first, copy first ...
-                copies.append(copied(base, target))
-            else:
-                folds.append(folded(base, adapter, target))
-            shutil.rmtree(target)
-    allowed = 3 * largest + 500_000_000
-    columns = {name: [fold[name] for fold in folds] for name in ("fold", "process", "peak")}
+        weights = sum(path.stat().st_size for path in work_in[0].iterdir())
+        measured("copy", *work_in)  # not counted: the disk is still busy with what was made
+        for turn in range(rounds):
+            for what in ("copy", "fold") if turn % 2 == 0 else ("fold", "copy"):
+                (copies if what == "copy" else folds).append(measured(what, *work_in))
+    seconds = {
+        "copy": [run["seconds"] for run in copies],
+        "fold": [run["seconds"] for run in folds],
+        "imports": [run["imports"] for run in folds],
+    }
     result = {
         "machine": machine(torch.device("cpu")),
         "load": [round(load, 2) for load in os.getloadavg()],
         "bytes": weights,
         "scaled_bytes": scaled,
         "largest_tensor": largest,
-        "copy_s": [round(value, 2) for value in copies],
-        "fold_s": [round(value, 2) for value in columns["fold"]],
-        "process_s": [round(value, 2) for value in columns["process"]],
-        "fold_to_copy": round(median(columns["fold"]) / median(copies), 2),
-        "process_to_copy": round(median(columns["process"]) / median(copies), 2),
-        "peak": max(columns["peak"]),
-        "imports": max(fold["imports"] for fold in folds),
-        "peak_allowed": allowed,
+        "seconds": {name: [round(v, 2) for v in values] for name, values in seconds.items()},
+        "fold_to_copy": round(median(seconds["fold"]) / median(seconds["copy"]), 2),
+        "peak": max(run["peak"] for run in folds),
+        "peak_imports": max(run["peak_imports"] for run in folds),
+        "peak_allowed": 3 * largest + 500_000_000,
         "rounding_rms": folds[-1]["rms"],
     }
-    rows = [("plain copy", copies), ("fold", columns["fold"]), ("its process", columns["process"])]
     print(f"{weights / 1e9:.2f} GB in {SHARDS} shards, {scaled / 1e9:.2f} GB of them scaled")
-    print(f"{'':12} {'median':>8}   all")
-    for name, values in rows:
-        print(f"{name:12} {median(values):6.2f} s   {' '.join(f'{v:.2f}' for v in values)}")
-    print(f"fold / copy: {result['fold_to_copy']}, its process / copy: {result['process_to_copy']}")
+    print(f"{'':8} {'median':>8}   all")
+    for name, values in seconds.items():
+        print(f"{name:8} {median(values):6.2f} s   {' '.join(f'{v:.2f}' for v in values)}")
+    print(f"fold / copy: {result['fold_to_copy']}")
     print(
-        f"peak memory: {result['peak'] / 1e6:.0f} MB, {result['imports'] / 1e6:.0f} MB of it the "
-        f"imports; three times the largest tensor + 500 MB is {allowed / 1e6:.0f} MB"
+        f"peak memory of the fold: {result['peak'] / 1e6:.0f} MB, of the imports alone "
+        f"{result['peak_imports'] / 1e6:.0f} MB; allowed are three times the largest tensor and "
+        f"500 MB: {result['peak_allowed'] / 1e6:.0f} MB"
     )
     print(json.dumps(result))
 

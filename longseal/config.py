@@ -13,6 +13,8 @@ from cyclopts import Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Kind = Literal["head", "channel"]
+#: Where scales are folded into: the output projections' inputs, or the values' outputs.
+Projection = Literal["output", "value"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _LENGTH = re.compile(r"(\d+)(k?)", re.IGNORECASE)

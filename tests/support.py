@@ -21,8 +21,11 @@ from longseal.scales import Scales
 
 TOLERANCE = 1e-5  # of the largest logit, in float32
 
-#: Configs whose number of attention heads is not the number of outputs that are concatenated.
-PAIRED = {"diffllama": "two softmaxes are subtracted to make one head's output"}
+#: Models whose layers have other numbers of heads than any field of their config.
+UNCOUNTED = {
+    "diffllama": "two softmaxes are subtracted to make one head's output",
+    "mimo_v2_flash": "sliding layers double the key-value heads",
+}
 
 
 @dataclass(frozen=True)
@@ -154,36 +157,69 @@ def folded_as_hooked(
         raise Unproved("the scales change nothing")
     adapter = Adapter(chosen, str(base), fingerprint(network), {})
     fold(base, adapter, target, projection=projection)
-    changed = unequal(base, target)
-    if projection == "output" and changed != len(chosen.sites):
-        raise Unproved(f"{changed} tensors changed, not {len(chosen.sites)}")
+    check_changed(network, chosen, changed_tensors(base, target), projection)
     difference = (logits(reloaded(type(network), target)) - wanted).abs().max()
     return float(difference / wanted.abs().max())
 
 
-def unequal(base: Path, target: Path) -> int:
-    """How many tensors differ; anything else that differs is a defect."""
+def changed_tensors(base: Path, target: Path) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """The tensors that differ, before and after; anything else that differs is a defect."""
     before, after = ({p.name: p for p in f.iterdir()} for f in (base, target))
     if after.keys() - before.keys() != {"longseal.json"} or before.keys() - after.keys():
         raise Unproved("files appeared or went missing")
+    changed = {}
     for name in before:
-        if name.endswith(".safetensors") or before[name].read_bytes() == after[name].read_bytes():
+        old, new = before[name].read_bytes(), after[name].read_bytes()
+        if old == new:
             continue
-        raise Unproved(f"{name} changed")
-    return sum(
-        not torch.equal(tensor, new[key])
-        for name in before
-        if name.endswith(".safetensors")
-        for new in [load_file(after[name])]
-        for key, tensor in load_file(before[name]).items()
-    )
+        if not name.endswith(".safetensors") or len(old) != len(new):
+            raise Unproved(f"{name} changed")
+        tensors, folded = load_file(before[name]), load_file(after[name])
+        pairs = {key: (tensors[key], folded[key]) for key in tensors}
+        changed |= {key: (a, b) for key, (a, b) in pairs.items() if not same_bytes(a, b)}
+        header = 8 + int.from_bytes(old[:8], "little")
+        if old[:header] != new[:header]:
+            raise Unproved(f"the header of {name} changed")
+    return changed
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
+
+
+def check_changed(
+    network: PreTrainedModel,
+    chosen: Scales,
+    changed: dict[str, tuple[torch.Tensor, torch.Tensor]],
+    projection: str,
+) -> None:
+    """Only what should change did: each output projection's weight; V's weights and biases."""
+    if projection == "value":
+        modules = {network.get_submodule(site.values.name) for site in chosen.sites}
+        if len(changed) != sum(1 + (module.bias is not None) for module in modules):
+            raise Unproved(f"folding into the values changed {sorted(changed)}")
+        return
+    wanted = []
+    for site in chosen.sites:
+        weight, scale = network.get_submodule(site.name).weight, chosen.scale(site)
+        wanted.append(weight * (scale if site.input_axis == 1 else scale[:, None]))
+    for name, (_, new) in changed.items():
+        fits = [i for i, t in enumerate(wanted) if t.shape == new.shape and torch.equal(t, new)]
+        if not fits:
+            raise Unproved(f"{name} changed, and is no scaled output projection")
+        del wanted[fits[0]]
+    if wanted:
+        raise Unproved(f"{len(wanted)} output projections were not changed")
 
 
 def check_heads(entry: str, network: PreTrainedModel, structure: Structure) -> None:
     """Heads are as the config counts them, and as changing a head's values shows them."""
-    found = {site.n_heads for site in structure.sites}
-    if entry not in PAIRED and not found <= set(head_counts(network.config.to_dict())):
-        raise Unproved(f"{found} heads were found, and the config has none of that number")
+    queries, values = (set(head_counts(network.config.to_dict(), kv=kv)) for kv in (False, True))
+    for site in () if entry in UNCOUNTED else structure.sites:
+        if site.n_heads not in queries:
+            raise Unproved(f"{site.name}: the config knows no {site.n_heads} heads")
+        if site.n_kv_heads not in values | {site.n_heads, 1}:
+            raise Unproved(f"{site.name}: the config knows no {site.n_kv_heads} value heads")
     for site in structure.sites:
         if not isinstance(site.values, ValueRows):
             continue
@@ -191,12 +227,13 @@ def check_heads(entry: str, network: PreTrainedModel, structure: Structure) -> N
             check_channels(network, site, head)
 
 
-def head_counts(settings: dict[str, object]) -> Iterator[int]:
-    """Every number that a config, or one inside it, gives as one of attention heads."""
+def head_counts(settings: dict[str, object], *, kv: bool) -> Iterator[int]:
+    """Every number that a config, or one inside it, gives as one of query or key-value heads."""
     for name, value in settings.items():
+        words = str(name)
         if isinstance(value, dict):
-            yield from head_counts(value)
-        elif "head" in str(name) and "dim" not in str(name):
+            yield from head_counts(value, kv=kv)
+        elif "head" in words and "dim" not in words and kv == ("kv" in words or "value" in words):
             yield from (
                 n for n in (value if isinstance(value, list) else [value]) if type(n) is int
             )

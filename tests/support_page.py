@@ -14,16 +14,16 @@ from support import Row, prove
 PAGE = Path(__file__).parents[1] / "docs" / "support.md"
 HEADER = """# Which architectures are supported
 
-Every entry of the causal language models that transformers maps (version {version}) was built tiny
-with random weights and proved, or is refused with the reason. `make support` made this
-page; CI proves every row again.
+Every causal language model that transformers maps (version {version}) was built tiny with random
+weights, and is proved or refused with the reason; what cannot be built for text alone is named as
+well. `make support` made this page; CI proves every row again.
 
 **exact** means, for scales of kind `head` and `channel` that all differ: the logits with hooks and
 those of the folded, saved and reloaded checkpoint differ by at most 1e-5 of the largest logit in
 float32 (the largest seen: {difference:.0e}); attaching and detaching leaves the logits bit for bit
-as they were; no tensor but the output projections' changes, and no byte of any other file. Heads
-are those of the config, and where values come from one projection, changing a head's rows there was
-seen to change that head's channels and no other's.
+as they were; the output projections hold their products, and no other byte of any file changes.
+Heads are as many as the config says, and where values come from one projection, changing a head's
+rows there was seen to change that head's channels and no other's.
 
 | | entries |
 |---|---|

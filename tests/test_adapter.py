@@ -105,14 +105,14 @@ def with_site(adapter, number, **changes):
 )
 def test_sites_that_differ_are_named(llama, changes, said):
     with pytest.raises(LongsealError, match=said):
-        with_site(made(llama), 1, **changes).check_sites(llama.sites)
+        with_site(made(llama), 1, **changes).on(llama.sites)
 
 
 def test_a_layer_that_the_adapter_leaves_out_is_named(llama):
     adapter = made(llama)
     fewer = replace(adapter, scales=Scales.zeros("head", llama.sites[:2]))
     with pytest.raises(LongsealError, match=r"leaves out model\.layers\.2"):
-        fewer.check_sites(llama.sites)
+        fewer.on(llama.sites)
 
 
 def test_what_does_not_matter_for_scaling_may_differ(llama):

@@ -9,7 +9,7 @@ from peft import IA3Config, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from longseal import Adapter, LongsealError, fold, load
-from longseal.models.sites import find_sites
+from longseal.models.sites import find_structure
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(50)])
@@ -177,7 +177,7 @@ def test_an_adapter_of_peft_that_does_more_or_less_is_refused(
 ):
     of_peft(checkpoint("llama"), tmp_path / "adapter", **made)
     with pytest.raises(LongsealError, match=said) as refused:
-        Adapter.load(tmp_path / "adapter").check_sites(llama.sites)
+        Adapter.load(tmp_path / "adapter").on(llama.sites)
     assert len(str(refused.value).splitlines()) == 1
 
 
@@ -185,9 +185,9 @@ def test_an_adapter_of_peft_for_other_sizes_is_refused(loaded, checkpoint, tmp_p
     narrow = tiny.network(tiny.LLAMA | {"head_dim": 8})
     of_peft(None, tmp_path / "adapter", targets=["o_proj"], base=narrow)
     adapter = Adapter.load(tmp_path / "adapter")
-    adapter.check_sites(find_sites(narrow))
+    adapter.on(find_structure(narrow).sites)
     with pytest.raises(LongsealError, match=r"layers\.0.* has 6 x 12 channels here"):
-        adapter.check_sites(loaded("llama").sites)
+        adapter.on(loaded("llama").sites)
 
 
 def test_a_transposed_claim_is_refused(loaded, checkpoint, tmp_path):
@@ -196,4 +196,4 @@ def test_a_transposed_claim_is_refused(loaded, checkpoint, tmp_path):
     path = tmp_path / "adapter" / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"fan_in_fan_out": False}))
     with pytest.raises(LongsealError, match="fan_in_fan_out"):
-        Adapter.load(tmp_path / "adapter").check_sites(loaded("gpt2").sites)
+        Adapter.load(tmp_path / "adapter").on(loaded("gpt2").sites)

@@ -15,7 +15,7 @@ from longseal import Adapter, fold
 from longseal.errors import LongsealError
 from longseal.fold.names import Names, Source, empty_network
 from longseal.models.fingerprint import fingerprint
-from longseal.models.sites import find_sites
+from longseal.models.sites import find_structure
 from longseal.scales import Scales
 
 #: Family: what the files call one of its attentions, and what the model calls it.
@@ -31,7 +31,7 @@ RENAMED = {
 
 def adapter_for(network):
     random = torch.Generator().manual_seed(3)
-    zeros = Scales.zeros("channel", find_sites(network))
+    zeros = Scales.zeros("channel", find_structure(network).sites)
     deltas = {n: 0.3 * torch.randn(d.shape, generator=random) for n, d in zeros.deltas.items()}
     return Adapter(Scales("channel", zeros.sites, deltas), "base", fingerprint(network), {})
 

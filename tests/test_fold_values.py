@@ -13,7 +13,7 @@ import longseal
 from longseal import Adapter, fold
 from longseal.errors import LongsealError
 from longseal.models.fingerprint import fingerprint
-from longseal.models.sites import Site, ValueRows, find_sites
+from longseal.models.sites import Site, ValueRows, find_structure
 from longseal.scales import Scales
 
 #: Family: the value projection of layer i, its output axis, and the first row of every head.
@@ -71,7 +71,7 @@ def case(request, tmp_path_factory):
     place = tmp_path_factory.mktemp(name)
     base = tiny.save(place / "base", CONFIGS[name])
     network = AutoModelForCausalLM.from_pretrained(base).eval()
-    scales = scales_of(sites_with(name, find_sites(network)), kind)
+    scales = scales_of(sites_with(name, find_structure(network).sites), kind)
     adapter = Adapter(scales, str(base), fingerprint(network), {})
     adapter.save(place / "adapter")
     with scales.attached(network):
@@ -116,8 +116,8 @@ def test_the_record_says_what_was_folded_into(case):
 def test_in_bfloat16_only_the_scaled_rows_count_as_rounded(tmp_path):
     base = tiny.save(tmp_path / "base", CONFIGS["gpt2"], dtype=torch.bfloat16)
     network = AutoModelForCausalLM.from_pretrained(base)
-    scales = scales_of(sites_with("gpt2", find_sites(network)))
-    folded = fold(base, Adapter(scales, "", None), tmp_path / "target", projection="value")
+    scales = scales_of(sites_with("gpt2", find_structure(network).sites))
+    folded = fold(base, known(base, scales), tmp_path / "target", projection="value")
     before, after = folding.tensors(base), folding.tensors(tmp_path / "target")
     errors, weights, largest = [], [], []
     for site in scales.sites:
@@ -142,9 +142,9 @@ def test_values_in_a_tensor_that_is_split_on_load(tmp_path):
     network.save_pretrained(tmp_path / "base")
     stored = folding.read(tmp_path / "base" / "model.safetensors")
     name = "model.L_module.layers.0.attn.gqkv_proj.weight"
-    site = find_sites(network)[0]
+    site = find_structure(network).sites[0]
     assert site.values.name == "model.L_module.layers.0.self_attn.v_proj"
-    scales = scales_of(find_sites(network))
+    scales = scales_of(find_structure(network).sites)
     adapter = Adapter(scales, "", fingerprint(network), {})
     fold(tmp_path / "base", adapter, tmp_path / "value", projection="value")
     folded = folding.read(tmp_path / "value" / "model.safetensors")
@@ -179,10 +179,16 @@ def _rows(layer, first=(0, 0, 0, 12, 12, 12)):
     return ValueRows(f"model.layers.{layer}.self_attn.v_proj", 0, first)
 
 
+def known(base, scales):
+    """An adapter of these scales that knows its base."""
+    return Adapter(scales, "", fingerprint(AutoModelForCausalLM.from_pretrained(base)))
+
+
 def refuses(place, match, scales):
     before = folding.tree(place)
+    adapter = known(place / "base", scales)
     with pytest.raises(LongsealError, match=match) as refused:
-        fold(place / "base", Adapter(scales, "", None), place / "target", projection="value")
+        fold(place / "base", adapter, place / "target", projection="value")
     assert len(str(refused.value).splitlines()) == 1
     assert folding.tree(place) == before
 
@@ -235,7 +241,7 @@ def test_two_layers_may_take_other_rows_of_one_projection(tmp_path):
         Site("transformer.h.1.attn.c_proj", 1, 2, 2, 24, 0, ValueRows(name, 1, (48, 72))),
     ]
     scales = scales_of(two)
-    fold(base, Adapter(scales, "", None), tmp_path / "target", projection="value")
+    fold(base, known(base, scales), tmp_path / "target", projection="value")
     before, after = folding.tensors(base), folding.tensors(tmp_path / "target")
     factor = torch.cat([torch.ones(48), scales.scale(two[1]), scales.scale(two[0])])
     assert torch.equal(after[f"{name}.weight"], before[f"{name}.weight"] * factor)

@@ -24,7 +24,8 @@ def _blocks(language: str) -> list[str]:
 
 def _commands() -> list[str]:
     lines = [line for block in _blocks("sh") for line in block.splitlines()]
-    examples = "\n".join(command.help for command in app.subapps if command.help)
+    apps = [command for group in (app, app["adapter"]) for command in group.subapps]
+    examples = "\n".join(command.help for command in apps if command.help)
     lines += [line.strip() for line in examples.splitlines()]
     commands = (line.split("#")[0].strip() for line in lines)
     return sorted({command for command in commands if command.startswith("longseal ")})
@@ -38,7 +39,16 @@ def test_there_are_commands_to_check() -> None:
 def test_every_command_of_the_readme_and_of_help_parses(command: str) -> None:
     arguments = shlex.split(command)[1:]
     function, _, _ = app.parse_args(arguments, print_error=False, exit_on_error=False)
-    assert function.__name__ == arguments[0]
+    assert function.__name__ in arguments[:2]
+
+
+@pytest.mark.parametrize(
+    "page", sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")]), ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
 
 
 def test_the_make_targets_of_the_readme_exist() -> None:

@@ -248,7 +248,7 @@ def test_a_layer_with_two_attentions_counts_its_heads_on():
 
 
 def test_layers_without_heads_are_named(whole):
-    assert "layers 0-2, 4: linear_attention" in whole.read_text("utf-8")
+    assert "layers 0-2, 4: linear_attention" in report(whole).read_text("utf-8")
 
 
 def test_page_fetches_nothing(whole):

@@ -37,6 +37,23 @@ class Mixer(nn.Module):
             v = k
         if way == "v is squashed":
             v = v.tanh()
+        if way == "v is squashed in place":
+            k.add_(1)  # which shares its memory with v
+            v.tanh_()
+        if way == "v is filled":
+            v = v.clone()
+            v[..., 3] = 5.0
+        if way == "v is masked":
+            v = v.masked_fill(v > 0, 1.0)
+        if way == "v is sorted":
+            v = v.sort(-1)[0]
+        if way == "v is shifted":
+            v = v + v.roll(1, -1)
+        if way == "a buffer":
+            whole = v.new_zeros(batch, length, GROUPS * WIDTH)
+            whole[..., :WIDTH].copy_(v[..., :WIDTH])
+            whole[..., WIDTH:].copy_(v[..., WIDTH:].tanh())
+            v = whole
         q = q.view(batch, length, HEADS, WIDTH).transpose(1, 2)
         k, v = (
             t.view(batch, length, GROUPS, WIDTH).transpose(1, 2).repeat_interleave(3, 1)
@@ -72,7 +89,13 @@ class Mixer(nn.Module):
         if way == "an offset":
             joined = joined + 1
         if way == "a second use":
-            joined = joined + 0 * v.tanh().sum() + joined * 0
+            return self.b(joined) + v.tanh().mean(), None
+        if way == "a square":
+            joined = joined * joined
+        if way == "a divisor":
+            joined = 1 / joined
+        if way == "a quotient":
+            joined = x.new_ones(1) / joined
         if way == "no module":
             return F.linear(joined, self.b.weight, self.b.bias), None
         return self.b(joined), None
@@ -107,11 +130,20 @@ def test_heads_and_the_rows_of_their_values_are_found(way):
     ("way", "reason"),
     [
         ("v is k", "used in another place"),
-        ("a second use", "stands between|used in another place"),
+        ("a second use", "used in another place"),
         ("v is squashed", "tanh stands between"),
+        ("v is squashed in place", "stands between"),
+        ("v is filled", "do not come from one projection"),
+        ("v is masked", "masked_fill stands between"),
+        ("v is sorted", "stands between"),
+        ("v is shifted", "add stands between"),
+        ("a buffer", "stands between"),
         ("a norm", "LayerNorm stands between"),
         ("a gate of its own", "mul stands between"),
         ("an offset", "add stands between"),
+        ("a square", "mul stands between"),
+        ("a divisor", "rtruediv|reciprocal|div"),
+        ("a quotient", "div stands between"),
     ],
 )
 def test_what_forbids_folding_into_the_values_is_said(way, reason):

@@ -10,7 +10,6 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from zoo_overrides import (
-    NO_ROUND_TRIP,
     NOT_BUILT,
     OVERRIDES,
     SMALL,
@@ -19,7 +18,7 @@ from zoo_overrides import (
     WIDE_HEADS,
 )
 
-__all__ = ["MODEL_TYPES", "NO_ROUND_TRIP", "VARIANTS", "NotBuilt", "build", "config", "inputs"]
+__all__ = ["MODEL_TYPES", "VARIANTS", "NotBuilt", "build", "config", "inputs"]
 
 MODEL_TYPES: tuple[str, ...] = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 

@@ -461,7 +461,3 @@ NOT_BUILT: dict[str, str] = {
     "musicgen": _CODEBOOKS,
     "musicgen_melody": _CODEBOOKS,
 }
-
-_TEXT_ONLY = "saves the config of its text part, of a type that AutoModelForCausalLM does not know"
-#: Families that plain transformers does not load again by AutoModelForCausalLM once saved.
-NO_ROUND_TRIP: dict[str, str] = {"emu3": _TEXT_ONLY, "mllama": _TEXT_ONLY}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from longseal.cli.app import Flat, app, console, load_model
-from longseal.config import LoadConfig
+from longseal.config import LoadConfig, Projection
 
 
 @app.command
@@ -18,7 +18,7 @@ def fold(
     out: Path,
     /,
     *,
-    projection: Literal["output", "value"] = "output",
+    projection: Projection = "output",
     check: Annotated[bool, Parameter(negative=())] = False,
     loading: Annotated[LoadConfig, Flat] = LoadConfig(),
 ) -> None:
@@ -55,7 +55,8 @@ def fold(
     if scales.note is not None:
         console.print(f"note: {scales.note}")
     check_target(out)
-    base = load_model(model, loading) if check or model.endswith(".gguf") else model
+    needed = check or scales.base_fingerprint is None or model.endswith(".gguf")
+    base = load_model(model, loading) if needed else model
     with console.status("folding"):
         folded = write(base, scales, out, projection=projection, check=check)
     console.print(

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from longseal.config import Projection
 from longseal.errors import LongsealError
 from longseal.fold.checkpoint import Checkpoint
 from longseal.fold.names import Names, Source
 from longseal.fold.safetensors_file import Entry
 from longseal.models.sites import Site, ValueRows
 from longseal.scales import Scales
-
-#: Where scales are folded into: the output projections' inputs, or the values' outputs.
-Projection = Literal["output", "value"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +49,11 @@ def changes(
     Raises:
         LongsealError: a tensor is absent or quantised, or the values cannot be scaled exactly.
     """
-    if projection not in get_args(Projection):
-        raise LongsealError(f"projection {projection!r} is not known: say output or value")
-    made = list((_outputs if projection == "output" else _values)(checkpoint, names, scales))
-    keys = [(change.key, change.rows.start) for change in made]
+    into = _outputs if projection == "output" else _values
+    made = list(into(checkpoint, names, scales))
+    counts = Counter((change.key, change.rows.start) for change in made)
     for change in made:
-        if keys.count((change.key, change.rows.start)) > 1:
+        if counts[change.key, change.rows.start] > 1:
             raise LongsealError(
                 f"{change.key} serves more than one layer: scales of each cannot be folded into it"
             )

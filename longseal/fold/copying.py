@@ -22,7 +22,6 @@ OTHER_WEIGHTS = (
     "*.h5",
     "*.msgpack",
 )
-_PIECE = 2**30  # bytes asked of the kernel at a time
 
 
 @dataclass(frozen=True)

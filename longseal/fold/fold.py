@@ -7,11 +7,11 @@ from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from longseal.config import Projection
 from longseal.errors import LongsealError
 from longseal.files import new_folder, read_json
-from longseal.fold.changes import Projection
 from longseal.fold.compare import hooked_logits, logit_difference
 from longseal.fold.copying import check_space, check_target
 from longseal.fold.multiply import Rounding
@@ -73,8 +73,9 @@ def fold(
     """Fold `adapter` into the weights of `base` and write the checkpoint to `target`.
 
     A checkpoint is folded as files: no model is loaded, few rows of one tensor are in memory at a
-    time, and every byte that is not multiplied stays as it was. A GGUF is loaded and written as an
-    ordinary checkpoint, in the dtype it was loaded in.
+    time, and every byte that is not multiplied stays as it was. The model is loaded for a check,
+    for an adapter without a fingerprint of its base, and for a GGUF: that is written as an ordinary
+    checkpoint, in the dtype it was loaded in.
 
     Args:
         base: hub id, folder, `.gguf` file, or the loaded model.
@@ -89,6 +90,8 @@ def fold(
         LongsealError: the target exists or lies in the source, the disk is too small, the adapter
             is another base's, or the checkpoint is damaged, quantised or folded already.
     """
+    if projection not in get_args(Projection):
+        raise LongsealError(f"projection {projection!r} is not known: say output or value")
     adapter = adapter if isinstance(adapter, Adapter) else Adapter.load(adapter)
     target = Path(target)
     check_target(target)
@@ -96,8 +99,8 @@ def fold(
     files = files_of(str(base) if model is None else model.source)
     check_target(target, None if files is None else files.folder)
     checked = model is not None if check is None else check
-    if model is None and (checked or files is None):
-        model = load(str(base))
+    if model is None and (checked or files is None or adapter.base_fingerprint is None):
+        model = load(str(base))  # only a model says whether an adapter of PEFT's own fits it
     if model is not None:
         adapter = adapter.on(model.sites)
     plan = None if files is None else Plan.of(files, adapter, projection, model)

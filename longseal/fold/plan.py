@@ -8,8 +8,9 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from longseal.config import Projection
 from longseal.fold.base import check_base
-from longseal.fold.changes import Change, Projection, changes
+from longseal.fold.changes import Change, changes
 from longseal.fold.checkpoint import Checkpoint
 from longseal.fold.copying import Contents, contents, copy_file
 from longseal.fold.multiply import Rounding, multiply

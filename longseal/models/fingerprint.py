@@ -15,7 +15,9 @@ from transformers import PreTrainedModel
 from longseal.errors import LongsealError
 
 _SAMPLES = 4
-_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float16, torch.bfloat16)}
+_DTYPES = {
+    str(dtype): dtype for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+}
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,6 @@ class Mark:
 
         return replace(self, source=done(self.source), row=done(self.row), head=done(self.head))
 
-    def agrees(self, other: Mark) -> bool:
-        """Whether both came from the same rows, element by element."""
-        if self.row is None or other.row is None or self.source is None or other.source is None:
-            return False
-        return torch.equal(self.row, other.row) and torch.equal(self.source, other.source)
-
 
 def rows_of(projection: int, output: Tensor) -> Mark:
     """The mark of a projection's output, `(..., rows)`."""
@@ -90,20 +84,25 @@ def joined(
     )
 
 
-def written(target: Tensor, before: Mark | None, index: Any, mark: Mark) -> Mark:
-    """The mark of `target` after `target[index] = tensor`, of a tensor with that mark."""
+def written(target: Tensor, before: Mark | None, index: Any, mark: Mark | None) -> Mark:
+    """The mark of `target` after `target[index] = tensor`; `mark` is None where that had none."""
+    known = [m for m in (mark, before) if m is not None]
 
     def whole(name: str) -> Tensor | None:
-        plane = getattr(mark, name)
-        if plane is None:
+        if all(getattr(m, name) is None for m in known):
             return None
         made = _plane(name, target, before).clone()
-        made[index] = plane
+        plane = None if mark is None else getattr(mark, name)
+        made[index] = -1 if plane is None else plane
         return made
 
-    sources = mark.sources if before is None else mark.sources | before.sources
     planes = whole("source"), whole("row"), whole("head")
-    return Mark(sources, *planes, mark.probabilities, mark.broken)
+    return Mark(
+        frozenset[int]().union(*(m.sources for m in known)),
+        *planes,
+        any(m.probabilities for m in known),
+        next((m.broken for m in known if m.broken), None),
+    )
 
 
 def _plane(name: str, tensor: Tensor, mark: Mark | None) -> Tensor:
@@ -149,3 +148,25 @@ def attended(
 def _some(plane: Tensor | None) -> Tensor:
     assert plane is not None
     return plane
+
+
+def probabilities_of(weights: Tensor) -> Mark:
+    """The mark of `(..., heads, queries, keys)`: every dimension before the last two is heads."""
+    shape = weights.shape
+    heads = torch.arange(shape[:-2].numel(), device=weights.device).view(*shape[:-2], 1, 1)
+    return Mark(head=heads.expand(shape), probabilities=True)
+
+
+def values_of(mark: Mark | None, value: Tensor) -> Mark:
+    """The mark of values, with rows that say nothing where none are known."""
+    if mark is not None and mark.row is not None:
+        return replace(mark, head=None)
+    sources = frozenset[int]() if mark is None else mark.sources
+    return Mark(sources, nothing(value), nothing(value), broken="a step that mixes them")
+
+
+def spreads(tensor: Tensor, result: Tensor) -> bool:
+    """Whether each element of a result has its own element of this operand, if need be repeated."""
+    if tensor.ndim != result.ndim:
+        return False
+    return all(a in (b, 1) for a, b in zip(tensor.shape, result.shape, strict=True))

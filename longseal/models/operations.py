@@ -19,10 +19,9 @@ JOINING = frozenset("cat concat concatenate stack hstack vstack".split())
 KEEPING = frozenset(
     "to float double half bfloat16 type type_as detach alias clone data dropout cpu cuda".split()
 )
-#: A factor on one operand passes them unchanged.
-LINEAR = frozenset("mul multiply rmul imul div divide truediv itruediv neg".split())
-#: A factor passes them if every operand has it.
-ADDING = frozenset("add radd iadd sub rsub isub".split())
+#: A factor on one operand passes them unchanged; of quotients, one on the first.
+LINEAR = frozenset("mul multiply rmul imul neg".split())
+QUOTIENTS = frozenset("div divide truediv itruediv".split())
 #: They mix elements even where the shape stays.
 MIXING = frozenset(
     """matmul rmatmul imatmul bmm mm addmm baddbmm einsum linear conv1d conv2d cumsum cumprod sort
@@ -35,6 +34,16 @@ CREATING = frozenset(
     """new_empty new_zeros new_ones new_full new_tensor empty_like zeros_like ones_like full_like
     rand_like randn_like""".split()
 )
+
+_WRITTEN = frozenset("add sub mul truediv floordiv matmul pow mod and or xor".split())
+
+
+def writes(function: Any) -> bool:
+    """Whether an operation writes into its first operand."""
+    name: str = getattr(function, "__name__", "")
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name[3:-2] in _WRITTEN)
+    return name.endswith("_")
 
 
 def plain_name(function: Any) -> str:

@@ -133,11 +133,6 @@ def find_structure(network: PreTrainedModel) -> Structure:
     return Structure(tuple(sorted(sites, key=lambda site: site.layer)), skipped)
 
 
-def find_sites(network: PreTrainedModel) -> tuple[Site, ...]:
-    """The sites of `find_structure`."""
-    return find_structure(network).sites
-
-
 def _watch(network: PreTrainedModel) -> Trace:
     """Watch a pass over tokens that mean nothing special."""
     tokens = ordinary_tokens(network, _LENGTH)

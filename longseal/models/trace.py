@@ -17,17 +17,27 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.pytorch_utils import Conv1D
 
-from longseal.models.marks import Mark, attended, joined, nothing, rows_of, written
+from longseal.models.marks import (
+    Mark,
+    attended,
+    joined,
+    probabilities_of,
+    rows_of,
+    spreads,
+    values_of,
+    written,
+)
 from longseal.models.operations import (
-    ADDING,
     CREATING,
     JOINING,
     KEEPING,
     LINEAR,
     MIXING,
     PRODUCTS,
+    QUOTIENTS,
     REARRANGING,
     plain_name,
+    writes,
 )
 
 
@@ -136,16 +146,15 @@ class _Watcher(TorchFunctionMode):
         result = func(*args, **options)
         name = plain_name(func)
         if self._in_projection or name in CREATING:
-            pass
-        elif name == "setitem":
-            self._write(*args)
-        elif name in REARRANGING and isinstance(result, Tensor | tuple | list):
-            again = (
-                torch.Tensor.reshape if name == "view" else func
-            )  # planes have strides of their own
-            self._rearrange(lambda plane: again(plane, *args[1:], **options), args[0], result)
-        elif isinstance(result, Tensor):
-            self._follow(name, func, args, options, result)
+            return result
+        given = [a for arg in args for a in (arg if isinstance(arg, list | tuple) else [arg])]
+        operands = [a for a in (*given, *options.values()) if isinstance(a, Tensor)]
+        try:
+            self._follow(name, func, args, options, operands, result)
+        except (IndexError, KeyError, RuntimeError, TypeError, ValueError):  # called in a rare way
+            self._lose(operands, result)
+        if writes(func):
+            self._overwritten(operands)
         return result
 
     def _follow(
@@ -154,13 +163,27 @@ class _Watcher(TorchFunctionMode):
         func: Callable[..., Any],
         args: tuple[Any, ...],
         options: dict[str, Any],
-        result: Tensor,
+        operands: list[Tensor],
+        result: Any,
     ) -> None:
         """Mark what an operation made."""
-        given = [a for arg in args for a in (arg if isinstance(arg, list | tuple) else [arg])]
-        operands = [a for a in (*given, *options.values()) if isinstance(a, Tensor)]
-        if name == "softmax" and self._over_positions(result):
-            self._marks[result] = _probabilities(result)
+        if name == "setitem":
+            target, index, value = args
+            before, mark = self._mark(target), self._mark(value)
+            if before is not None or mark is not None:
+                self._marks[target] = written(target, before, index, mark)
+        elif name in REARRANGING:
+            # planes have strides of their own, which `view` may not like
+            again = torch.Tensor.reshape if name == "view" else func
+            self._rearrange(lambda plane: again(plane, *args[1:], **options), args[0], result)
+        elif isinstance(result, tuple | list):
+            if any(isinstance(piece, Tensor) for piece in result):  # a shape is a tuple too
+                self._lose(operands, result)
+        elif not isinstance(result, Tensor):
+            return
+        elif name == "softmax" and self._over_positions(result):
+            self._lose(operands, None)
+            self._marks[result] = probabilities_of(result)
         elif name == "scaled_dot_product_attention":
             self._attend(dict(zip(("query", "key", "value"), args, strict=False)) | options, result)
         elif name in JOINING:
@@ -178,10 +201,37 @@ class _Watcher(TorchFunctionMode):
             self._marks[result] = attended(
                 lambda left, right: func(*words, left, right),
                 probabilities.head,
-                _values(values, operands[1]),
+                values_of(values, operands[1]),
             )
         else:
             self._compute(name, operands, result)
+
+    def _lose(self, operands: Sequence[Tensor], result: Any) -> None:
+        """Nothing more is known of what an operation made than what it depends on."""
+        marks = [mark for tensor in operands if (mark := self._mark(tensor))]
+        for mark in marks:
+            self._used_elsewhere(mark)
+        sources = frozenset[int]().union(*(mark.sources for mark in marks))
+        for piece in result if isinstance(result, tuple | list) else [result]:
+            if marks and isinstance(piece, Tensor):
+                self._marks[piece] = Mark(sources)
+
+    def _overwritten(self, operands: Sequence[Tensor]) -> None:
+        """The first operand was written into: what else lies in its memory is not what it was."""
+        target = operands[0]
+        sources = frozenset[int]().union(
+            *(mark.sources for tensor in operands if (mark := self._mark(tensor)))
+        )
+        if not sources and self._mark(target) is None:
+            return
+        memory = target.untyped_storage().data_ptr()
+        base = target._base
+        beside = [t for t in self._marks if t.untyped_storage().data_ptr() == memory]
+        for tensor in [*beside, *([] if base is None else [base])]:
+            if tensor is not target:
+                before = self._mark(tensor)
+                self._used_elsewhere(before)
+                self._marks[tensor] = Mark(sources | (before.sources if before else frozenset()))
 
     def _over_positions(self, weights: Tensor) -> bool:
         """Whether these are `(..., heads, queries, keys)`; there may be a few more than tokens."""
@@ -193,12 +243,6 @@ class _Watcher(TorchFunctionMode):
     def _multiplies_values(self, operands: list[Tensor]) -> bool:
         mark = self._mark(operands[0])
         return mark is not None and mark.probabilities and len(operands) == 2
-
-    def _write(self, target: Tensor, index: Any, value: Any) -> None:
-        """Part of a tensor is overwritten by another."""
-        mark = self._mark(value)
-        if mark is not None:
-            self._marks[target] = written(target, self._mark(target), index, mark)
 
     def _rearrange(
         self, rearrange: Callable[[Tensor], Any], operand: Any, result: Tensor | Sequence[Any]
@@ -219,12 +263,13 @@ class _Watcher(TorchFunctionMode):
         self._used_elsewhere(self._mark(given["key"]))
         weights = torch.empty((*query.shape[:-1], value.shape[-2]), device=query.device)
         if not self._over_positions(weights):
+            self._lose([value], result)
             return
-        values = _values(self._mark(value), value)
+        values = values_of(self._mark(value), value)
         groups = query.shape[-3] // value.shape[-3]
         if groups > 1:
             values = values.mapped(lambda plane: plane.repeat_interleave(groups, -3))
-        probabilities = _probabilities(weights).head
+        probabilities = probabilities_of(weights).head
         assert probabilities is not None
         self.trace.attending.append(self._modules[-1][0])
         self._marks[result] = attended(torch.matmul, probabilities, values)
@@ -235,23 +280,22 @@ class _Watcher(TorchFunctionMode):
         if not marked:
             return
         known = [mark for _, mark in marked]
-        sources = frozenset[int]().union(*(mark.sources for mark in known))
-        whole = [mark for tensor, mark in marked if mark.planes and _spreads(tensor, result)]
+        whole = [i for i, (t, mark) in enumerate(marked) if mark.planes and spreads(t, result)]
         if name in MIXING or not whole:
             if name in MIXING and any(mark.output for mark in known):
                 where, _ = self._modules[-1]
                 self.trace.refused[where] = f"{where} multiplies its heads' outputs by no module"
-            for mark in known:
-                self._used_elsewhere(mark)
-            self._marks[result] = Mark(sources)
+            self._lose(operands, result)
             return
-        leading = max(whole, key=lambda mark: mark.head is not None)
-        others = [mark for mark in known if mark is not leading]
+        place = max(whole, key=lambda i: known[i].head is not None)
+        leading, others = known[place], known[:place] + known[place + 1 :]
         made = leading.mapped(lambda plane: plane.broadcast_to(result.shape))
-        if made.broken is None and not _passes(name, leading, others):
+        first = marked[place][0] is operands[0]
+        if made.broken is None and not _passes(name, leading, others, first):
             made = replace(made, broken=self._step(name))
         for mark in known if made.broken else others:
             self._used_elsewhere(mark)
+        sources = frozenset[int]().union(*(mark.sources for mark in known))
         self._marks[result] = replace(made, sources=sources)
 
     def _step(self, name: str) -> str:
@@ -273,32 +317,8 @@ class _Watcher(TorchFunctionMode):
         return found
 
 
-def _probabilities(weights: Tensor) -> Mark:
-    """The mark of `(..., heads, queries, keys)`: every dimension before the last two is heads."""
-    shape = weights.shape
-    heads = torch.arange(shape[:-2].numel(), device=weights.device).view(*shape[:-2], 1, 1)
-    return Mark(head=heads.expand(shape), probabilities=True)
-
-
-def _values(mark: Mark | None, value: Tensor) -> Mark:
-    """The mark of values, with rows that say nothing where none are known."""
-    if mark is not None and mark.row is not None:
-        return replace(mark, head=None)
-    sources = frozenset[int]() if mark is None else mark.sources
-    return Mark(sources, nothing(value), nothing(value), broken="a step that mixes them")
-
-
-def _spreads(tensor: Tensor, result: Tensor) -> bool:
-    """Whether each element of a result has its own element of this operand, if need be repeated."""
-    if tensor.ndim != result.ndim:
-        return False
-    return all(a in (b, 1) for a, b in zip(tensor.shape, result.shape, strict=True))
-
-
-def _passes(name: str, leading: Mark, others: list[Mark]) -> bool:
+def _passes(name: str, leading: Mark, others: list[Mark], first: bool) -> bool:
     """Whether a factor on the rows of `leading` is the same factor on the result."""
-    if name in ADDING:
-        return bool(others) and all(other.exact and leading.agrees(other) for other in others)
-    if name in LINEAR:
+    if name in LINEAR or (name in QUOTIENTS and first):
         return not any(leading.sources & other.sources for other in others)
-    return name in KEEPING or (name == "masked_fill" and not others)
+    return name in KEEPING and not others

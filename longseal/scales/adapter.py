@@ -98,9 +98,14 @@ class Adapter:
         if self.base_fingerprint is not None:
             return None
         return (
-            "the adapter has no fingerprint of its base (PEFT wrote it): whether it was made for "
-            "this model cannot be checked"
+            "the adapter has no fingerprint of its base, like all that PEFT alone wrote: whether "
+            "it was made for this model cannot be checked"
         )
+
+    @property
+    def heads_known(self) -> bool:
+        """Whether its sites have their true heads: not where PEFT alone wrote it, until `on`."""
+        return self.base_fingerprint is not None or any(s.n_heads > 1 for s in self.scales.sites)
 
     def times(self, strength: float) -> Adapter:
         """The same adapter at another strength: 0 changes nothing, 1 is as it was."""
@@ -129,10 +134,6 @@ class Adapter:
             rows = (site.n_heads, -1) if self.kind == "channel" else (site.n_heads, 1)
             deltas[site.name] = self.scales.deltas[mine[name].name].reshape(rows)
         return replace(self, scales=Scales(self.kind, tuple(sites), deltas))
-
-    def check_sites(self, sites: Sequence[Site]) -> None:
-        """Refuse a model whose output projections are not those that the scales belong to."""
-        self.on(sites)
 
     def check_base(self, model: LanguageModel) -> None:
         """Refuse a model with other weights, or with these scales' base folded into it.
@@ -212,8 +213,8 @@ class Adapter:
         return cls(stored.scales, stored.base, stored.fingerprint, stored.record)
 
     def _check_site(self, mine: Site, theirs: Site) -> None:
-        heads_known = self.base_fingerprint is not None or self.kind == "head"
-        if mine.channels != theirs.channels or (heads_known and mine.n_heads != theirs.n_heads):
+        other_heads = self.heads_known and mine.n_heads != theirs.n_heads
+        if mine.channels != theirs.channels or other_heads:
             raise self._unfit(
                 f"{theirs.name} has {_size(theirs)} here, and {_size(mine)} in the adapter"
             )

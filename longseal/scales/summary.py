@@ -61,7 +61,7 @@ class Summary:
 def summary(adapter: Adapter, *, most: int = 5) -> Summary:
     """Sum an adapter up, with its `most` most changed heads."""
     scales = adapter.scales
-    known = adapter.base_fingerprint is not None or any(s.n_heads > 1 for s in scales.sites)
+    known = adapter.heads_known
     changes = []
     for site in scales.sites:
         heads = scales.scale(site).view(site.n_heads, site.width)

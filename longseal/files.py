@@ -76,7 +76,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise LongsealError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LongsealError(f"{path} is not JSON: {error}") from error
 
 

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 from longseal import Adapter, LongsealError, fold
 from longseal.models.arguments import takes
 from longseal.models.fingerprint import fingerprint
-from longseal.models.sites import Structure, ValueRows, find_structure
+from longseal.models.sites import Structure, ValueRows
+from longseal.models.structure import find_structure
 from longseal.scales import Scales
 
 TOLERANCE = 1e-5  # of the largest logit, in float32

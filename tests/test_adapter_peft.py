@@ -9,7 +9,7 @@ from peft import IA3Config, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from longseal import Adapter, LongsealError, fold, load
-from longseal.models.sites import find_structure
+from longseal.models.structure import find_structure
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(50)])

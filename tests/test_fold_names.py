@@ -15,7 +15,7 @@ from longseal import Adapter, fold
 from longseal.errors import LongsealError
 from longseal.fold.names import Names, Source, empty_network
 from longseal.models.fingerprint import fingerprint
-from longseal.models.sites import find_structure
+from longseal.models.structure import find_structure
 from longseal.scales import Scales
 
 #: Family: what the files call one of its attentions, and what the model calls it.

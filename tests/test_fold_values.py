@@ -13,7 +13,8 @@ import longseal
 from longseal import Adapter, fold
 from longseal.errors import LongsealError
 from longseal.models.fingerprint import fingerprint
-from longseal.models.sites import Site, ValueRows, find_structure
+from longseal.models.sites import Site, ValueRows
+from longseal.models.structure import find_structure
 from longseal.scales import Scales
 
 #: Family: the value projection of layer i, its output axis, and the first row of every head.

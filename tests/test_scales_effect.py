@@ -181,3 +181,13 @@ def test_a_network_that_does_not_run_on_few_tokens_is_attached_with_a_warning(fr
             assert (logits(fresh.network) - before).abs().max() > 0.01
     with warnings.catch_warnings(), attach(fresh, "scales"):  # said once
         warnings.simplefilter("error")
+
+
+def test_a_compiled_model_is_refused(fresh):
+    """Its code does not look for hooks that come later."""
+    fresh.network.model.layers[1].self_attn.compile(backend="eager")
+    with (
+        pytest.raises(LongsealError, match=r"layers\.1\.self_attn is compiled"),
+        attach(fresh, "scales"),
+    ):
+        pass

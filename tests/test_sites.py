@@ -13,7 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 import longseal
 from longseal.errors import LongsealError
-from longseal.models.sites import ValueRows, find_structure
+from longseal.models import structure
+from longseal.models.sites import ValueRows
+from longseal.models.structure import find_structure
 
 HEADS, GROUPS, WIDTH, HIDDEN = 6, 2, 12, 48
 
@@ -49,6 +51,17 @@ class Mixer(nn.Module):
             v = v.sort(-1)[0]
         if way == "v is shifted":
             v = v + v.roll(1, -1)
+        if way == "v is rounded":
+            v = torch.div(v, 0.1, rounding_mode="floor")
+        if way == "v is cast to integers":
+            v = (4 * v).to(torch.int32).float()
+        if way == "v is read":
+            v = v / float(v.max())
+        if way == "v as a shape":
+            v = x[..., :1].expand_as(v).type_as(v)
+        if way == "k from v's weight":
+            rows = slice((HEADS + GROUPS) * WIDTH, None)
+            k = F.linear(x, self.a.weight[rows], self.a.bias[rows])
         if way == "a buffer":
             whole = v.new_zeros(batch, length, GROUPS * WIDTH)
             whole[..., :WIDTH].copy_(v[..., :WIDTH])
@@ -76,6 +89,8 @@ class Mixer(nn.Module):
                 heads = probabilities @ v
         if way == "channels first":
             joined = heads.permute(0, 2, 3, 1).reshape(batch, length, -1)
+        elif way == "heads are summed":
+            joined = torch.einsum("bhqk,bhkd->bqd", probabilities[:, 1:], v[:, 1:]).repeat(1, 1, 6)
         elif way == "more than heads":
             joined = torch.cat([heads.transpose(1, 2).flatten(2)[..., WIDTH:], x[..., :WIDTH]], -1)
         else:
@@ -96,6 +111,8 @@ class Mixer(nn.Module):
             joined = 1 / joined
         if way == "a quotient":
             joined = x.new_ones(1) / joined
+        if way == "the projection again":
+            return self.b(joined) + self.b(joined.tanh()), None
         if way == "no module":
             return F.linear(joined, self.b.weight, self.b.bias), None
         return self.b(joined), None
@@ -138,6 +155,12 @@ def test_heads_and_the_rows_of_their_values_are_found(way):
         ("v is sorted", "stands between"),
         ("v is shifted", "add stands between"),
         ("a buffer", "stands between"),
+        ("v is rounded", "stands between"),
+        ("v is cast to integers", "stands between"),
+        ("v is read", "used in another place"),
+        ("v as a shape", "stands between|not come from|used in another place"),
+        ("k from v's weight", "used in another place too"),
+        ("the projection again", "runs more than once"),
         ("a norm", "LayerNorm stands between"),
         ("a gate of its own", "mul stands between"),
         ("an offset", "add stands between"),
@@ -160,6 +183,7 @@ def test_what_forbids_folding_into_the_values_is_said(way, reason):
         ("no module", "by no module"),
         ("channels first", "one after another"),
         ("more than heads", "more than the outputs of heads"),
+        ("heads are summed", "heads"),
     ],
 )
 def test_a_layer_whose_heads_cannot_be_scaled_is_skipped_with_the_reason(way, reason):
@@ -209,8 +233,47 @@ def test_values_that_another_layer_uses_too_are_not_folded_into():
     network.model.layers[2].self_attn.v_proj = network.model.layers[0].self_attn.v_proj
     first, middle, last = find_structure(network).sites
     assert isinstance(middle.values, ValueRows)
-    assert "layer 2 too" in first.values
-    assert "layer 0 too" in last.values
+    assert "another layer" in first.values
+    assert "another layer" in last.values
+
+
+class Bent(nn.Linear):
+    """Looks like a product with its weight, and is more."""
+
+    def forward(self, x):
+        return super().forward(x).tanh()
+
+
+@pytest.mark.parametrize("role", ["o_proj", "v_proj"])
+def test_a_projection_that_does_more_than_multiply_is_not_folded_into(role):
+    network = tiny.network(tiny.LLAMA)
+    attention = network.model.layers[1].self_attn
+    plain = getattr(attention, role)
+    bent = Bent(plain.in_features, plain.out_features)
+    bent.weight, bent.bias = plain.weight, plain.bias
+    setattr(attention, role, bent)
+    structure = find_structure(network)
+    if role == "o_proj":
+        assert "Bent) does more than multiply" in structure.skipped[1]
+    else:
+        assert "Bent) does more than multiply" in structure.sites[1].values
+
+
+def test_a_weight_that_another_module_holds_is_not_folded_into():
+    network = tiny.network(tiny.LLAMA)
+    attention = network.model.layers[1].self_attn
+    attention.k_proj.weight = attention.v_proj.weight
+    assert "used in another place" in find_structure(network).sites[1].values
+    network = tiny.network(tiny.LLAMA | {"head_dim": 8})
+    attention = network.model.layers[1].self_attn
+    attention.q_proj.weight = attention.o_proj.weight
+    assert "is that of model.layers.1.self_attn.q_proj too" in find_structure(network).skipped[1]
+
+
+def test_rows_are_tried_out_and_not_only_seen(monkeypatch):
+    monkeypatch.setattr(structure, "values_hold", lambda *_: False)
+    for site in find_structure(tiny.network(tiny.LLAMA)).sites:
+        assert "tried out" in site.values
 
 
 def test_layers_that_share_an_output_projection_s_weight_are_skipped():
@@ -220,8 +283,8 @@ def test_layers_that_share_an_output_projection_s_weight_are_skipped():
     other.weight = mine.weight
     structure = find_structure(network)
     assert [site.layer for site in structure.sites] == [1]
-    assert "layer 2 too" in structure.skipped[0]
-    assert "layer 0 too" in structure.skipped[2]
+    assert "is that of model.layers.2.self_attn.o_proj too" in structure.skipped[0]
+    assert "is that of model.layers.0.self_attn.o_proj too" in structure.skipped[2]
 
 
 def test_only_the_tower_that_reads_text_is_scaled():

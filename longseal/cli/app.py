@@ -12,6 +12,7 @@ from longseal.config import LoadConfig
 
 if TYPE_CHECKING:  # commands import what they need: `longseal --help` should not wait for torch
     from longseal.models.load import LanguageModel
+    from longseal.scales import Adapter
 
 Model = Annotated[
     str | None, Parameter(help="Hub id, folder or .gguf file. [default: SmolLM2-135M-Instruct]")
@@ -38,6 +39,16 @@ def load_model(model: str | None, loading: LoadConfig) -> LanguageModel:
         loaded = load(model, loading)
     for reason, layers in loaded.structure.by_reason().items():
         console.print(f"layers without heads to scale: {layers} ({reason})")
+    return loaded
+
+
+def load_adapter(path: Path) -> Adapter:
+    """Load an adapter, and pass on what its user should know."""
+    from longseal.scales import Adapter
+
+    loaded = Adapter.load(path)
+    if loaded.note is not None:
+        console.print(f"note: {loaded.note}")
     return loaded
 
 

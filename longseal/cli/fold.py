@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from longseal.cli.app import Flat, app, console, load_model
+from longseal.cli.app import Flat, app, console, load_adapter, load_model
 from longseal.config import LoadConfig, Projection
 
 
@@ -48,12 +48,9 @@ def fold(
     """
     from longseal.fold import check_target
     from longseal.fold import fold as write
-    from longseal.scales import Adapter
     from longseal.terminal import print_next
 
-    scales = Adapter.load(adapter)
-    if scales.note is not None:
-        console.print(f"note: {scales.note}")
+    scales = load_adapter(adapter)
     check_target(out)
     needed = check or scales.base_fingerprint is None or model.endswith(".gguf")
     base = load_model(model, loading) if needed else model

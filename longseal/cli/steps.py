@@ -17,6 +17,7 @@ from longseal.cli.app import (
     app,
     console,
     default_folder,
+    load_adapter,
     load_model,
 )
 from longseal.config import EvaluateConfig, LoadConfig, TuneConfig
@@ -47,7 +48,6 @@ def evaluate(
     from longseal.evaluation import evaluate as measure
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.scales import Adapter
     from longseal.tasks import task
     from longseal.tasks.prompt import Prompts, check_lengths
     from longseal.terminal import accuracy_table, cost_table, print_next
@@ -55,9 +55,7 @@ def evaluate(
     wanted = task(config.task)
     if out is not None:
         refuse_taken(out, resume=resume or dry_run, overwrite=overwrite)
-    scales = None if adapter is None else Adapter.load(adapter)
-    if scales is not None and scales.note is not None:
-        console.print(f"note: {scales.note}")
+    scales = None if adapter is None else load_adapter(adapter)
     loaded = load_model(model, loading)
     check_lengths(Prompts(loaded), wanted, config.lengths, loaded.window)
     variant = "base" if scales is None else "tuned"

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from longseal.errors import LongsealError
 
 _SAMPLES = 4
-_DTYPES = {
+DTYPES = {
     str(dtype): dtype for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
 
@@ -93,7 +93,7 @@ def alike(was: list[float], now: list[float], recorded: str, at_hand: torch.dtyp
         recorded: `Fingerprint.dtype` of the first samples.
         at_hand: dtype of the second.
     """
-    dtypes = {_DTYPES.get(recorded, torch.bfloat16), at_hand}
+    dtypes = {DTYPES.get(recorded, torch.bfloat16), at_hand}
     slack = max(torch.finfo(d).eps for d in dtypes) if len(dtypes) > 1 else 0.0
     return all(abs(a - b) <= slack * (abs(a) + 1e-4) for a, b in zip(was, now, strict=True))
 

@@ -25,7 +25,8 @@ from transformers.utils import logging as transformers_logging
 from longseal.config import LoadConfig
 from longseal.errors import LongsealError
 from longseal.models.default import default_model
-from longseal.models.sites import Site, Structure, find_structure
+from longseal.models.sites import Site, Structure
+from longseal.models.structure import find_structure
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,6 +56,14 @@ class Mark:
 
         return replace(self, source=done(self.source), row=done(self.row), head=done(self.head))
 
+    def agrees(self, other: Mark) -> bool:
+        """Whether both came from the same rows, element by element."""
+        mine, theirs = (self.row, self.source), (other.row, other.source)
+        return all(
+            a is not None and b is not None and torch.equal(a, b)
+            for a, b in zip(mine, theirs, strict=True)
+        )
+
 
 def rows_of(projection: int, output: Tensor) -> Mark:
     """The mark of a projection's output, `(..., rows)`."""
@@ -131,7 +139,9 @@ def attended(
 
     def through(left: Tensor, right: Tensor) -> Tensor:
         mean = product(left.double(), right.double()) / count
-        return torch.where((mean - mean.round()).abs() < 1e-6, mean.round(), -1).long()
+        square = product(left.double().square(), right.double().square()) / count
+        alike = (square - mean.square()).abs() <= 1e-9 * (1 + square)  # no two held another
+        return torch.where(alike, mean.round(), -1).long()
 
     ones = torch.ones_like(probabilities, dtype=torch.float64)
     rows, source = _some(values.row), _some(values.source)

@@ -29,6 +29,8 @@ MIXING = frozenset(
 )
 #: Of these, those that may multiply probabilities by values.
 PRODUCTS = frozenset("matmul bmm mm einsum".split())
+#: They take numbers out of torch's sight.
+READING = frozenset("item numpy tolist bool int float index array".split())
 #: They take a shape, and no element, from their operand.
 CREATING = frozenset(
     """new_empty new_zeros new_ones new_full new_tensor empty_like zeros_like ones_like full_like

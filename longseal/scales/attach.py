@@ -12,8 +12,8 @@ from longseal.errors import LongsealError
 from longseal.models.load import LanguageModel
 from longseal.models.sites import Site
 from longseal.scales.adapter import Adapter
-from longseal.scales.effect import check_effect
-from longseal.scales.hooks import Factor, refuse_attached, scaling
+from longseal.scales.effect import checked_scaling
+from longseal.scales.hooks import Factor
 from longseal.scales.scales import Scales
 
 
@@ -116,11 +116,10 @@ def attached(model: LanguageModel, adapters: Mapping[str, Adapter]) -> Iterator[
     for name, adapter in adapters.items():
         scales[name] = adapter.on(model.sites).scales
         adapter.check_base(model)
-    refuse_attached(model.network)
-    check_effect(model.network, model.sites)
     active = Attached(scales)
+    factors = {site.name: active._factor(site) for site in model.sites}
     try:
-        with scaling(model.network, {site.name: active._factor(site) for site in model.sites}):
+        with checked_scaling(model.network, model.sites, factors):
             yield active
     finally:
         active._close()

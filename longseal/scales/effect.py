@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,12 +16,38 @@ from transformers import PreTrainedModel
 from longseal.errors import LongsealError
 from longseal.models.arguments import last_logits, ordinary_tokens, takes
 from longseal.models.sites import Site
-from longseal.scales.hooks import scaling
+from longseal.scales.hooks import Factor, refuse_attached, scaling
 
 _LENGTH = 11  # tokens of the two passes
 _CHECKED: WeakKeyDictionary[PreTrainedModel, set[tuple[object, frozenset[str]]]] = (
     WeakKeyDictionary()
 )
+
+
+@contextmanager
+def checked_scaling(
+    network: PreTrainedModel, sites: Sequence[Site], factors: Mapping[str, Factor]
+) -> Iterator[None]:
+    """Scale the inputs of the sites inside the block; every way of attaching goes through here.
+
+    Raises:
+        LongsealError: scales are attached already, or would have no effect.
+    """
+    refuse_attached(network)
+    _refuse_compiled(network)
+    check_effect(network, sites)
+    with scaling(network, factors):
+        yield
+
+
+def _refuse_compiled(network: PreTrainedModel) -> None:
+    """Code that was compiled earlier does not look for hooks that were attached later."""
+    for name, module in network.named_modules():
+        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
+            raise LongsealError(
+                f"{name or 'the model'} is compiled (torch.compile), and compiled code would not "
+                "see the scales: attach them to the model as it was loaded, or fold them"
+            )
 
 
 def check_effect(network: PreTrainedModel, sites: Sequence[Site]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from longseal.config import Kind
 from longseal.errors import LongsealError
 from longseal.files import read_json
-from longseal.models.fingerprint import Fingerprint
+from longseal.models.fingerprint import DTYPES, Fingerprint
 from longseal.models.sites import Site
 from longseal.scales.scales import Scales
 
@@ -62,7 +62,7 @@ def read(folder: Path) -> Stored:
     config = _config(folder)
     tensors = _tensors(folder)
     _refuse_scaled_outputs(folder, config, tensors)
-    if (folder / RECORD).is_file():
+    if (folder / RECORD).exists():
         return _ours(folder, tensors)
     return _plain(folder, config, tensors)
 
@@ -116,8 +116,10 @@ def _tensors(folder: Path) -> dict[str, tuple[str, Tensor]]:
             raise LongsealError(f"{path} is damaged: {key} is no IA3 vector")
         if name in found:
             raise LongsealError(f"{path} is damaged: it holds {name} twice, once as {key}")
-        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+        if not tensor.is_floating_point() or not bool(tensor.float().isfinite().all()):
             raise LongsealError(f"{path} is damaged: {name} holds something but finite numbers")
+        if not tensor.numel():
+            raise LongsealError(f"{path} is damaged: {name} holds no number")
         found[name] = key.split(PREFIX)[-1].removesuffix(SUFFIX), tensor
     if not found:
         raise LongsealError(f"{path} is damaged: it holds no vector")
@@ -162,7 +164,10 @@ def _ours(folder: Path, tensors: Mapping[str, tuple[str, Tensor]]) -> Stored:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise LongsealError(f"{folder / RECORD} is damaged: {where}: {first['msg']}") from error
+        raise LongsealError(f"{folder / RECORD} is damaged: {where}: {first['msg']}") from None
+    known = record.base_fingerprint
+    if known is not None and not (known.tensors and known.dtype in DTYPES):
+        raise LongsealError(f"{folder / RECORD} is damaged: its fingerprint says nothing")
     for site in record.sites:
         if min(site.n_heads, site.n_kv_heads, site.width) < 1 or site.input_axis not in (0, 1):
             raise LongsealError(

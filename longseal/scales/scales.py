@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 
 from longseal.config import Kind
 from longseal.models.sites import Site
-from longseal.scales.effect import check_effect
-from longseal.scales.hooks import Factor, refuse_attached, scaling
+from longseal.scales.effect import checked_scaling
+from longseal.scales.hooks import Factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +81,10 @@ class Scales:
         Raises:
             LongsealError: scales are attached already, or would have no effect (`check_effect`).
         """
-        refuse_attached(network)
-        check_effect(network, self.sites)
 
         def factor(site: Site) -> Factor:
             return lambda _: self.scale(site)
 
-        with scaling(network, {site.name: factor(site) for site in self.sites}):
+        factors = {site.name: factor(site) for site in self.sites}
+        with checked_scaling(network, self.sites, factors):
             yield

@@ -12,7 +12,7 @@ from longseal.scales.adapter import Adapter
 
 
 @dataclass(frozen=True)
-class Change:
+class HeadChange:
     """How one head is scaled; the whole layer where heads are not known.
 
     Attributes:
@@ -53,7 +53,7 @@ class Summary:
     smallest: float
     largest: float
     mean: float
-    most_changed: tuple[Change, ...]
+    most_changed: tuple[HeadChange, ...]
     made: Mapping[str, Any]
     parts: tuple[Mapping[str, Any], ...]
 
@@ -67,7 +67,7 @@ def summary(adapter: Adapter, *, most: int = 5) -> Summary:
         heads = scales.scale(site).view(site.n_heads, site.width)
         means, sizes = heads.mean(1).tolist(), (heads - 1).square().mean(1).sqrt().tolist()
         for head, (mean, size) in enumerate(zip(means, sizes, strict=True)):
-            changes.append(Change(site.layer, head if known else None, mean, size))
+            changes.append(HeadChange(site.layer, head if known else None, mean, size))
     changes.sort(key=lambda change: -change.change)
     everything = torch.cat([scales.scale(site) for site in scales.sites])
     return Summary(
@@ -109,4 +109,5 @@ def _list(parts: object) -> list[Mapping[str, Any]]:
         if isinstance(part, Mapping)
         and {"strength", "kind", "record"} <= part.keys()
         and isinstance(part["record"], Mapping)
+        and isinstance(part["strength"], int | float)
     ]

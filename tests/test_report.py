@@ -117,7 +117,9 @@ def write(folder, records, adapter=None, config=None):
             "seconds": 73.5,
             "skipped_layers": {"linear_attention: no softmax over positions": "0-2, 4"},
         }
-        made = Adapter(adapter, "my model", Fingerprint("torch.float32", {"w": [1.0, 2.0, 3.0, 4.0]}), record)
+        made = Adapter(
+            adapter, "my model", Fingerprint("torch.float32", {"w": [1.0, 2.0, 3.0, 4.0]}), record
+        )
         made.save(folder / "adapter")
     return folder
 

@@ -7,9 +7,10 @@ import pytest
 import tiny
 import torch
 from peft import IA3Config, get_peft_model
+from tiny import outcome
 
 from longseal import Adapter
-from longseal.cli import app, main
+from longseal.cli import app
 from longseal.cli.adapter import adapter as commands
 from longseal.scales import Scales
 
@@ -34,26 +35,15 @@ def folders(llama, tmp_path):
     return tmp_path
 
 
-def run(capfd, *arguments):
-    """Exit code, stdout and stderr."""
-    capfd.readouterr()
-    code = 0
-    try:
-        main(list(arguments))
-    except SystemExit as ended:
-        code = ended.code
-    return code, *capfd.readouterr()
-
-
 def refused(capfd, *arguments):
-    code, out, err = run(capfd, *arguments)
+    code, out, err = outcome(capfd, *arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1), (code, out, err)
     assert err.startswith("longseal: ")
     return err
 
 
 def test_show_prints_what_an_adapter_is(capfd, folders):
-    code, out, err = run(capfd, "adapter", "show", "lines")
+    code, out, err = outcome(capfd, "adapter", "show", "lines")
     assert (code, err) == (0, "")
     for fact in ("head, 18 numbers", "3, 6 heads each", "lines", "2048", "7", "longseal", "torch"):
         assert fact in out
@@ -61,7 +51,7 @@ def test_show_prints_what_an_adapter_is(capfd, folders):
 
 
 def test_show_gives_the_same_as_json(capfd, folders, llama):
-    code, out, err = run(capfd, "adapter", "show", "known", "--json")
+    code, out, err = outcome(capfd, "adapter", "show", "known", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["most_changed"][:2] == [
@@ -81,11 +71,11 @@ def test_show_gives_the_same_as_json(capfd, folders, llama):
 def test_show_says_that_peft_alone_wrote_an_adapter(capfd, tmp_path):
     config = IA3Config(target_modules=["o_proj"], feedforward_modules=["o_proj"])
     get_peft_model(tiny.network(tiny.LLAMA), config).save_pretrained(tmp_path / "plain")
-    code, out, _ = run(capfd, "adapter", "show", "plain")
+    code, out, _ = outcome(capfd, "adapter", "show", "plain")
     assert code == 0
     for fact in ("PEFT", "heads not known", "most changed layers", "note: ", "cannot be checked"):
         assert fact in out
-    found = json.loads(run(capfd, "adapter", "show", "plain", "--json")[1])
+    found = json.loads(outcome(capfd, "adapter", "show", "plain", "--json")[1])
     assert (found["written_by"], found["fingerprint"], found["heads"]) == ("PEFT", False, None)
     assert found["most_changed"][0]["head"] is None
 
@@ -93,13 +83,13 @@ def test_show_says_that_peft_alone_wrote_an_adapter(capfd, tmp_path):
 def test_words_in_brackets_are_printed_as_they_are(capfd, llama, tmp_path):
     scales = tiny.random_scales(llama, "head")
     Adapter(scales, "a [red]base[/]", None, {"task": "[bold]"}).save(tmp_path / "[odd]")
-    out = run(capfd, "adapter", "show", "[odd]")[1]
+    out = outcome(capfd, "adapter", "show", "[odd]")[1]
     for words in ("[odd]", "a [red]base[/]", "[bold]"):
         assert words in out
 
 
 def test_combine_multiplies_each_at_its_strength(capfd, folders, llama):
-    code, out, err = run(
+    code, out, err = outcome(
         capfd, "adapter", "combine", "lines", "needle:0.5", "known:-1", "--out", "both"
     )
     assert (code, err) == (0, "")
@@ -111,7 +101,7 @@ def test_combine_multiplies_each_at_its_strength(capfd, folders, llama):
         expected = expected * needle.times(0.5).scales.scale(site)
         expected = expected * known.times(-1).scales.scale(site)
         torch.testing.assert_close(both.scales.scale(site), expected)
-    out = run(capfd, "adapter", "show", "both")[1]
+    out = outcome(capfd, "adapter", "show", "both")[1]
     for part in ("part at strength 1", "part at strength 0.5", "part at strength -1"):
         assert part in out
     assert "kind channel, task needle" in out
@@ -119,7 +109,7 @@ def test_combine_multiplies_each_at_its_strength(capfd, folders, llama):
 
 def test_a_folder_with_a_colon_in_its_name_is_a_folder(capfd, folders, llama):
     (folders / "lines").rename(folders / "odd:0.5")
-    assert run(capfd, "adapter", "combine", "odd:0.5", "--out", "same")[0] == 0
+    assert outcome(capfd, "adapter", "combine", "odd:0.5", "--out", "same")[0] == 0
     same, odd = Adapter.load(folders / "same"), Adapter.load(folders / "odd:0.5")
     for name, delta in odd.scales.deltas.items():
         torch.testing.assert_close(same.scales.deltas[name], delta)
@@ -148,7 +138,7 @@ def test_an_out_that_holds_something_else_is_left_alone(capfd, folders):
     (folders / "mine" / "precious").write_text("x")
     assert "no adapter" in refused(capfd, "adapter", "combine", "lines", "--out", "mine")
     assert [path.name for path in (folders / "mine").iterdir()] == ["precious"]
-    assert run(capfd, "adapter", "combine", "needle", "--out", "lines")[0] == 0  # is replaced
+    assert outcome(capfd, "adapter", "combine", "needle", "--out", "lines")[0] == 0  # is replaced
     assert Adapter.load(folders / "lines").kind == "channel"
 
 

@@ -3,16 +3,13 @@
 import pytest
 import tiny
 import torch
+from tiny import adapter_of
 
 import longseal
 from longseal import Adapter, LongsealError
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(20)])
-
-
-def of(model, seed, kind="channel", **record):
-    return Adapter.of(model, tiny.random_scales(model, kind, seed=seed), record)
 
 
 @torch.no_grad()
@@ -27,7 +24,7 @@ def alone(model, adapter):
 
 @pytest.fixture
 def pair(llama):
-    return {"lines": of(llama, 1, "head"), "needle": of(llama, 2)}
+    return {"lines": adapter_of(llama, 1, "head"), "needle": adapter_of(llama, 2)}
 
 
 def test_a_product_is_one_scale_after_the_other(llama, pair):
@@ -43,7 +40,10 @@ def test_a_product_is_one_scale_after_the_other(llama, pair):
 
 
 def test_a_product_keeps_what_its_parts_were(llama, tmp_path):
-    parts = [(of(llama, 1, "head", task="lines"), 2.0), (of(llama, 2, "head", task="needle"), -1.0)]
+    parts = [
+        (adapter_of(llama, 1, "head", task="lines"), 2.0),
+        (adapter_of(llama, 2, "head", task="needle"), -1.0),
+    ]
     both = Adapter.product(parts)
     both.save(tmp_path / "both")
     again = Adapter.load(tmp_path / "both")
@@ -54,7 +54,7 @@ def test_a_product_keeps_what_its_parts_were(llama, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_product_of_one_is_that_one(llama, kind):
-    adapter = of(llama, 1, kind)
+    adapter = adapter_of(llama, 1, kind)
     one = Adapter.product([(adapter, 1.0)])
     assert one.kind == kind
     for name, delta in adapter.scales.deltas.items():
@@ -64,21 +64,21 @@ def test_a_product_of_one_is_that_one(llama, kind):
 
 def test_a_product_is_refused_for_bases_that_differ(llama, loaded):
     with pytest.raises(LongsealError, match="different bases"):
-        Adapter.product([(of(llama, 1), 1.0), (of(loaded("other"), 2), 1.0)])
+        Adapter.product([(adapter_of(llama, 1), 1.0), (adapter_of(loaded("other"), 2), 1.0)])
     with pytest.raises(LongsealError, match="different bases"):
-        Adapter.product([(of(llama, 1), 1.0), (of(loaded("gpt2"), 2), 1.0)])
+        Adapter.product([(adapter_of(llama, 1), 1.0), (adapter_of(loaded("gpt2"), 2), 1.0)])
 
 
 def test_a_product_of_one_base_in_two_dtypes(llama, checkpoint):
     half = longseal.load(checkpoint("llama"), dtype="bfloat16", device="cpu")
-    both = Adapter.product([(of(llama, 1), 1.0), (of(half, 2), 1.0)])
+    both = Adapter.product([(adapter_of(llama, 1), 1.0), (adapter_of(half, 2), 1.0)])
     assert alone(llama, both).isfinite().all()
 
 
 @pytest.mark.parametrize("strength", [float("nan"), float("inf"), 1e38 * 10])
 def test_a_strength_that_is_no_number_is_refused(llama, strength):
     with pytest.raises(LongsealError, match="finite"):
-        Adapter.product([(of(llama, 1), strength)])
+        Adapter.product([(adapter_of(llama, 1), strength)])
 
 
 def test_a_product_of_nothing_is_refused():

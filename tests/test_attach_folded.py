@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from tiny import adapter_of
 
 import longseal
 from longseal import Adapter, LongsealError, attached, fold
@@ -14,10 +15,6 @@ from longseal.scales import Scales
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(20)])
-
-
-def of(model, seed, kind="channel", **record):
-    return Adapter.of(model, tiny.random_scales(model, kind, seed=seed), record)
 
 
 @torch.no_grad()
@@ -33,14 +30,14 @@ def alone(model, adapter):
 @pytest.fixture
 def sealed(llama, tmp_path):
     """An adapter and the checkpoint that it was folded into."""
-    adapter = of(llama, 1, "head")
+    adapter = adapter_of(llama, 1, "head")
     fold(llama, adapter, tmp_path / "sealed")
     return adapter, longseal.load(tmp_path / "sealed", device="cpu")
 
 
 def test_an_adapter_is_refused_on_its_own_folded_model(sealed, llama):
     adapter, model = sealed
-    for other in (adapter, of(llama, 2)):  # any adapter of that base
+    for other in (adapter, adapter_of(llama, 2)):  # any adapter of that base
         with pytest.raises(LongsealError, match="folded into this model already"):
             alone(model, other)
         with (
@@ -54,7 +51,7 @@ def test_an_adapter_is_refused_on_its_folded_model_though_the_sampled_weights_ar
     llama, checkpoint, tmp_path
 ):
     """A fold that changed weights between those that the fingerprint looks at."""
-    adapter = of(llama, 1)
+    adapter = adapter_of(llama, 1)
     shutil.copytree(checkpoint("llama"), tmp_path / "sealed")
     record = {"folded": True, "base_fingerprint": vars(adapter.base_fingerprint)}
     (tmp_path / "sealed" / "longseal.json").write_text(json.dumps(record))
@@ -72,7 +69,7 @@ def test_an_adapter_without_a_fingerprint_is_refused_by_the_name_of_its_base(sea
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_adapter_tuned_anew_on_a_folded_model_attaches(sealed, tmp_path, kind):
     _, model = sealed
-    again = of(model, 3, kind)
+    again = adapter_of(model, 3, kind)
     again.save(tmp_path / "again")
     found = alone(model, Adapter.load(tmp_path / "again"))
     assert (found - logits(model)).abs().max() > 0.1

@@ -37,14 +37,8 @@ def tree(folder):
 
 
 def outcome(capfd, *arguments):
-    """Exit code, stdout and the lines of stderr; Python's descriptors, so that nothing escapes."""
-    capfd.readouterr()
-    code = 0
-    try:
-        main(list(arguments))
-    except SystemExit as ended:
-        code = ended.code
-    out, err = capfd.readouterr()
+    """Exit code, stdout and the lines of stderr."""
+    code, out, err = tiny.outcome(capfd, *arguments)
     return code, out, err.splitlines()
 
 

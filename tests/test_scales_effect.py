@@ -141,6 +141,16 @@ def test_a_projection_of_zeros_is_no_bypass(fresh):
         pass
 
 
+def a_kernel_in_the_last_layer_is_heard(fresh):
+    """Nothing is wrong until a kernel goes past the last projection."""
+    with attach(fresh, "scales"):
+        pass
+    fuse(fresh, [2])
+    effect._CHECKED.clear()
+    with pytest.raises(LongsealError, match=r"on model\.layers\.2"), attach(fresh, "scales"):
+        pass
+
+
 def test_the_head_that_tells_most_is_doubled(fresh):
     """All heads but one are cut off: only that one can show whether scales take effect."""
     with torch.no_grad():
@@ -148,12 +158,7 @@ def test_the_head_that_tells_most_is_doubled(fresh):
             weight = fresh.network.get_submodule(site.name).weight
             weight[:, : 4 * site.width] = 0
             weight[:, 5 * site.width :] = 0
-    with attach(fresh, "scales"):
-        pass
-    fuse(fresh, [2])
-    effect._CHECKED.clear()
-    with pytest.raises(LongsealError, match=r"layers\.2"), attach(fresh, "scales"):
-        pass
+    a_kernel_in_the_last_layer_is_heard(fresh)
 
 
 def test_an_attention_that_writes_into_its_output_is_judged_aright(fresh):
@@ -161,12 +166,7 @@ def test_an_attention_that_writes_into_its_output_is_judged_aright(fresh):
     for layer in fresh.network.model.layers:
         layer.register_forward_hook(lambda _, __, output: output.add_(1))
         layer.self_attn.register_forward_hook(lambda _, __, output: (output[0].add_(1), output[1]))
-    with attach(fresh, "scales"):
-        pass
-    fuse(fresh, [2])
-    effect._CHECKED.clear()
-    with pytest.raises(LongsealError, match=r"on model\.layers\.2"), attach(fresh, "scales"):
-        pass
+    a_kernel_in_the_last_layer_is_heard(fresh)
 
 
 def test_a_network_that_does_not_run_on_few_tokens_is_attached_with_a_warning(fresh):

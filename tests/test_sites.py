@@ -8,7 +8,7 @@ import tiny
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F  # noqa: N812 - its usual name
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 import longseal

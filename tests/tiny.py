@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -15,8 +16,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from longseal.cli import main
 from longseal.models.load import LanguageModel
-from longseal.scales import Scales
+from longseal.scales import Adapter, Scales
 from longseal.tasks import Question, Sample
 from longseal.tasks.lines import Lines
 from longseal.tasks.prompt import EncodedSample
@@ -161,3 +163,19 @@ class Chance(ShortLines):
     def score(self, prediction: str, expected: str) -> dict[str, bool]:
         right = sha256((prediction + expected).encode()).digest()[0] % 3 == 0
         return {"last": right, "first": right, "contains": right}
+
+
+def adapter_of(model: LanguageModel, seed: int, kind: str = "channel", **record: object) -> Adapter:
+    """An adapter of random scales."""
+    return Adapter.of(model, random_scales(model, kind, seed=seed), record)
+
+
+def outcome(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Of a call of longseal: exit code, stdout and stderr, Python's descriptors and all."""
+    capfd.readouterr()
+    code = 0
+    try:
+        main(list(arguments))
+    except SystemExit as ended:
+        code = ended.code
+    return code, *capfd.readouterr()

@@ -6,7 +6,7 @@ output projection says of each channel which head it is and where its value came
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,13 +77,29 @@ def joined(
     """The mark of tensors put together (`cat`, `stack`); `join` does it to one plane of each."""
     known = [mark for _, mark in parts if mark is not None]
 
+    return _together(known, lambda name: join([_plane(name, *part) for part in parts]))
+
+
+def written(target: Tensor, before: Mark | None, index: Any, mark: Mark | None) -> Mark:
+    """The mark of `target` after `target[index] = tensor`; `mark` is None where that had none."""
+
+    def overwrite(name: str) -> Tensor:
+        made = _plane(name, target, before).clone()
+        plane = None if mark is None else getattr(mark, name)
+        made[index] = -1 if plane is None else plane
+        return made
+
+    return _together([m for m in (mark, before) if m is not None], overwrite)
+
+
+def _together(known: Sequence[Mark], plane: Callable[[str], Tensor]) -> Mark:
+    """One mark of several; `plane` makes the plane of that name, where any of them has it."""
+
     def whole(name: str) -> Tensor | None:
-        if all(getattr(mark, name) is None for mark in known):
-            return None
-        return join([_plane(name, *part) for part in parts])
+        return None if all(getattr(mark, name) is None for mark in known) else plane(name)
 
     return Mark(
-        frozenset[int]().union(*(mark.sources for mark in known)),
+        sources_of(known),
         whole("source"),
         whole("row"),
         whole("head"),
@@ -92,25 +108,9 @@ def joined(
     )
 
 
-def written(target: Tensor, before: Mark | None, index: Any, mark: Mark | None) -> Mark:
-    """The mark of `target` after `target[index] = tensor`; `mark` is None where that had none."""
-    known = [m for m in (mark, before) if m is not None]
-
-    def whole(name: str) -> Tensor | None:
-        if all(getattr(m, name) is None for m in known):
-            return None
-        made = _plane(name, target, before).clone()
-        plane = None if mark is None else getattr(mark, name)
-        made[index] = -1 if plane is None else plane
-        return made
-
-    planes = whole("source"), whole("row"), whole("head")
-    return Mark(
-        frozenset[int]().union(*(m.sources for m in known)),
-        *planes,
-        any(m.probabilities for m in known),
-        next((m.broken for m in known if m.broken), None),
-    )
+def sources_of(marks: Iterable[Mark | None]) -> frozenset[int]:
+    """The projections that tensors with these marks depend on."""
+    return frozenset[int]().union(*(mark.sources for mark in marks if mark is not None))
 
 
 def _plane(name: str, tensor: Tensor, mark: Mark | None) -> Tensor:
@@ -171,8 +171,8 @@ def values_of(mark: Mark | None, value: Tensor) -> Mark:
     """The mark of values, with rows that say nothing where none are known."""
     if mark is not None and mark.row is not None:
         return replace(mark, head=None)
-    sources = frozenset[int]() if mark is None else mark.sources
-    return Mark(sources, nothing(value), nothing(value), broken="a step that mixes them")
+    rows = nothing(value)
+    return Mark(sources_of([mark]), rows, rows, broken="a step that mixes them")
 
 
 def spreads(tensor: Tensor, result: Tensor) -> bool:

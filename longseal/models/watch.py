@@ -22,6 +22,7 @@ from longseal.models.marks import (
     joined,
     probabilities_of,
     rows_of,
+    sources_of,
     spreads,
     values_of,
     written,
@@ -202,7 +203,7 @@ class _Watcher(TorchFunctionMode):
         marks = [mark for tensor in operands if (mark := self._mark(tensor))]
         for mark in marks:
             self.trace.used_elsewhere(mark)
-        sources = frozenset[int]().union(*(mark.sources for mark in marks))
+        sources = sources_of(marks)
         for piece in result if isinstance(result, tuple | list) else [result]:
             if marks and isinstance(piece, Tensor):
                 self._marks[piece] = Mark(sources)
@@ -210,9 +211,7 @@ class _Watcher(TorchFunctionMode):
     def _overwritten(self, operands: Sequence[Tensor]) -> None:
         """The first operand was written into: what else lies in its memory is not what it was."""
         target = operands[0]
-        sources = frozenset[int]().union(
-            *(mark.sources for tensor in operands if (mark := self._mark(tensor)))
-        )
+        sources = sources_of(self._mark(tensor) for tensor in operands)
         if not sources and self._mark(target) is None:
             return
         memory = target.untyped_storage().data_ptr()
@@ -222,7 +221,7 @@ class _Watcher(TorchFunctionMode):
             if tensor is not target:
                 before = self._mark(tensor)
                 self.trace.used_elsewhere(before)
-                self._marks[tensor] = Mark(sources | (before.sources if before else frozenset()))
+                self._marks[tensor] = Mark(sources | sources_of([before]))
 
     def _over_positions(self, weights: Tensor) -> bool:
         """Whether these are `(..., heads, queries, keys)`; there may be a few more than tokens."""
@@ -244,8 +243,12 @@ class _Watcher(TorchFunctionMode):
         if isinstance(result, Tensor):
             self._marks[result] = mark.mapped(rearrange)
             return
+
+        def nth(i: int) -> Callable[[Tensor], Tensor]:
+            return lambda plane: rearrange(plane)[i]
+
         for i, piece in enumerate(result):
-            self._marks[piece] = mark.mapped(lambda plane, i=i: rearrange(plane)[i])  # type: ignore[misc]
+            self._marks[piece] = mark.mapped(nth(i))
 
     def _attend(self, given: dict[str, Any], result: Tensor) -> None:
         """Fused attention: query, key and value are `(batch, heads, seq, head_dim)`."""
@@ -287,8 +290,7 @@ class _Watcher(TorchFunctionMode):
             made = replace(made, broken=self._step(name))
         for mark in known if made.broken else others:
             self.trace.used_elsewhere(mark)
-        sources = frozenset[int]().union(*(mark.sources for mark in known))
-        self._marks[result] = replace(made, sources=sources)
+        self._marks[result] = replace(made, sources=sources_of(known))
 
     def _step(self, name: str) -> str:
         """What a user would call an operation: the small module that does it, or its own name."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -15,6 +16,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 Kind = Literal["head", "channel"]
 #: Where scales are folded into: the output projections' inputs, or the values' outputs.
 Projection = Literal["output", "value"]
+#: Of the samples of a file: those to tune on, to choose on, and to test on.
+Part = Literal["all", "train", "held-out", "test"]
+#: What answers: this process, or vLLM for a folded model.
+Engine = Literal["transformers", "vllm"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _LENGTH = re.compile(r"(\d+)(k?)", re.IGNORECASE)
@@ -40,20 +45,27 @@ def parse_lengths(value: object) -> object:
         value = [value]
     if not isinstance(value, Sequence):
         return value
-    words = [
+    return tuple(dict.fromkeys(map(parse_length, _words(value))))
+
+
+def parse_words(value: object) -> object:
+    """Turn "a,b", or a sequence of such, into a tuple without repeats."""
+    if isinstance(value, str):
+        value = [value]
+    return tuple(dict.fromkeys(_words(value))) if isinstance(value, Sequence) else value
+
+
+def _words(value: Sequence[object]) -> list[object]:
+    return [
         part for item in value for part in (item.split(",") if isinstance(item, str) else [item])
     ]
-    return tuple(dict.fromkeys(map(parse_length, words)))
 
 
+Names = Annotated[tuple[str, ...], BeforeValidator(parse_words), Field(min_length=1)]
+Depth = Annotated[float, Field(ge=0, le=1)]
+Depths = Annotated[tuple[Depth, ...], BeforeValidator(parse_words), Field(min_length=1)]
 Length = Annotated[int, BeforeValidator(parse_length), Field(gt=0)]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(parse_lengths), Field(min_length=1)]
-
-
-def shares(total: int, most: int) -> list[int]:
-    """Deal `total` questions to contexts of `most` each; the last takes what is left."""
-    whole, rest = divmod(total, most)
-    return [most] * whole + [rest] * bool(rest)
 
 
 class Settings(BaseModel):
@@ -72,27 +84,64 @@ class LoadConfig(Settings):
     ] = False
 
 
-class EvaluateConfig(Settings):
+class TaskSettings(Settings):
+    """What tasks are made of."""
+
+    data: Annotated[
+        tuple[Path, ...],
+        Parameter(help="File of samples, or of what they are made from; may be repeated."),
+    ] = ()
+    haystack: Annotated[
+        Path | None,
+        Parameter(help="Text file, or folder of them, to hide needles in. [default: built in]"),
+    ] = None
+    thinking: Annotated[
+        Length, Parameter(help="Tokens for the thoughts of a model that cannot be told not to.")
+    ] = 2048
+
+
+class EvaluateConfig(TaskSettings):
     """What is measured: `samples` questions at each length, several to a context."""
 
-    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
+    task: Annotated[
+        Names, Parameter(help="Tasks (longseal tasks lists them), or a task file.", negative=())
+    ] = ("lines",)
     lengths: Annotated[
         Lengths, Parameter(help="Prompt lengths in tokens, such as 512,1k,2k.", negative=())
     ] = (512, 1024, 2048)
-    samples: Annotated[int, Field(gt=0), Parameter(help="Questions asked at each length.")] = 24
+    samples: Annotated[
+        int | None,
+        Field(gt=0),
+        Parameter(help="Questions at each length. [default: about 24; all that a file holds]"),
+    ] = None
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
+    depths: Annotated[
+        Depths | None,
+        Parameter(
+            help="Where answers stand, 0 to 1, such as 0,0.5,1: one context each. "
+            "[default: the task's own]",
+            negative=(),
+        ),
+    ] = None
+    truncate: Annotated[
+        Length | None,
+        Parameter(help="Cut longer prompts of a file in the middle, as LongBench does."),
+    ] = None
+    part: Annotated[
+        Part, Parameter(help="Of the samples of a file: all, or those tuning leaves for a test.")
+    ] = "all"
+    engine: Annotated[
+        Engine, Parameter(help="What answers: transformers, or vllm (a folded model).")
+    ] = "transformers"
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
-    @property
-    def contexts(self) -> list[int]:
-        """How many questions each context of a length carries."""
-        return shares(self.samples, self.questions)
 
-
-class TuneConfig(Settings):
+class TuneConfig(TaskSettings):
     """What is learned, from what, and where it is judged."""
 
-    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
+    task: Annotated[str, Parameter(help="Task (longseal tasks lists them), or a task file.")] = (
+        "lines"
+    )
     length: Annotated[
         Length, Parameter(help="Length at which the scales are judged, such as 2k.")
     ] = 2048
@@ -113,11 +162,6 @@ class TuneConfig(Settings):
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
     @property
-    def held_out_contexts(self) -> list[int]:
-        """How many questions each held-out context carries."""
-        return shares(self.held_out, self.questions)
-
-    @property
     def context_length(self) -> int:
         """Tokens of one training context (design: trained short, judged long)."""
         return self.train_length or min(self.length, max(512, self.length // 8))
@@ -128,10 +172,12 @@ class TuneConfig(Settings):
         return -(-self.samples // self.questions)
 
 
-class RunConfig(Settings):
+class RunConfig(TaskSettings):
     """The whole way: evaluate, tune, evaluate, fold, reload, evaluate, report."""
 
-    task: Annotated[str, Parameter(help="Retrieval format: lines.")] = "lines"
+    task: Annotated[str, Parameter(help="Task (longseal tasks lists them), or a task file.")] = (
+        "lines"
+    )
     lengths: Annotated[
         Lengths,
         Parameter(help="Prompt lengths to evaluate, in tokens, such as 512,1k,2k.", negative=()),
@@ -147,7 +193,11 @@ class RunConfig(Settings):
         Length | None,
         Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
     ] = None
-    samples: Annotated[int, Field(gt=0), Parameter(help="Questions asked at each length.")] = 24
+    samples: Annotated[
+        int | None,
+        Field(gt=0),
+        Parameter(help="Questions at each length. [default: about 24; all that a file holds]"),
+    ] = None
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
     train_samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
@@ -156,7 +206,9 @@ class RunConfig(Settings):
     def evaluation(self) -> EvaluateConfig:
         """What is measured, the same for every variant."""
         return EvaluateConfig(
-            task=self.task,
+            **self._material,
+            task=(self.task,),
+            part="test",
             lengths=self.lengths,
             samples=self.samples,
             questions=self.questions,
@@ -167,6 +219,7 @@ class RunConfig(Settings):
     def tuning(self) -> TuneConfig:
         """What is learned."""
         return TuneConfig(
+            **self._material,
             task=self.task,
             length=self.length or max(self.lengths),
             kind=self.kind,
@@ -174,3 +227,7 @@ class RunConfig(Settings):
             samples=self.train_samples,
             seed=self.seed,
         )
+
+    @property
+    def _material(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in TaskSettings.model_fields}

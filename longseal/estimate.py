@@ -9,13 +9,16 @@ import torch
 from torch import nn
 
 from longseal.config import EvaluateConfig, TuneConfig
+from longseal.evaluation.plan import plan
 from longseal.models.arguments import last_logits, vocabulary_size
 from longseal.models.generation import TOGETHER
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
-from longseal.tasks.prompt import Prompts, prompt_limit
+from longseal.tasks.fitting import budget
+from longseal.tasks.prompt import Prompts
 from longseal.tuning.choose import candidates
 from longseal.tuning.memory import activation_bytes
+from longseal.tuning.samples import Samples
 
 _BACKWARD = 2.2  # a step with its backward pass, in forward passes (weights take no gradient)
 _TIMED_TOKENS = 512
@@ -60,37 +63,37 @@ class Estimator:
 
     def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
         """Cost of evaluating one variant: answers are taken to be as long as they may be."""
-        prompts = [
-            prompt_limit(length, self._model.window, self._task)
-            for length in config.lengths
-            for _ in config.contexts
-        ]
-        room = self._task.max_new_tokens
+        planned = plan(self._task, self._prompts, config, self._model.window).samples
+        prompts = [sample.encoded.length for sample in planned]
+        questions = sum(len(sample.encoded.questions) for sample in planned)
+        room = budget(self._task, self._prompts)
         models = 2 if variant == "folded" else 1  # the base is still there
         batches = -(-sum(prompts) // TOGETHER)
         return Cost(
             f"evaluate {variant}",
-            sum(prompts) + room * config.samples * len(config.lengths),
+            sum(prompts) + room * questions,
             0,
             sum(map(self._seconds, prompts)) + batches * room * self._decode,
-            self._weights * models + self._run(max(*prompts, min(sum(prompts), TOGETHER))),
+            self._weights * models + self._run(_together(prompts)),
         )
 
     def tuning(self, config: TuneConfig) -> Cost:
         """Cost of tuning and of the choice on held-out samples."""
-        limit = prompt_limit(config.context_length, self._model.window, self._task)
-        judged = prompt_limit(config.length, self._model.window, self._task)
-        sample = self._prompts.fit(self._task, limit, config.questions, "estimate")
-        contexts = len(config.held_out_contexts)
+        samples = Samples(self._task, self._prompts, config, self._model.window)
+        step, held_out = samples.step(0), samples.held_out()
+        tokens = sum(each.tokens for each in step)
         asked = 1 + len(list(candidates(config.steps)))  # at most: unchanged, and every candidate
-        judging = contexts * (self._seconds(judged) + self._task.max_new_tokens * self._decode)
+        lengths = [each.length for each in held_out]
+        room = budget(self._task, self._prompts)
+        judging = sum(self._seconds(length) + room * self._decode for length in lengths)
+        kept = activation_bytes(self._model, config.kind, step[0])
         return Cost(
             "tune",
-            config.steps * sample.tokens + asked * contexts * judged,
+            config.steps * tokens + asked * sum(lengths),
             config.steps,
-            config.steps * _BACKWARD * self._seconds(sample.tokens) + asked * judging,
-            self._weights
-            + max(activation_bytes(self._model, config.kind, sample), self._run(judged)),
+            config.steps * _BACKWARD * sum(self._seconds(each.tokens) for each in step)
+            + asked * judging,
+            self._weights + max(kept, self._run(_together(lengths))),
         )
 
     def _seconds(self, tokens: int) -> float:
@@ -121,3 +124,8 @@ class Estimator:
                 network(input_ids=tokens, use_cache=False, **options).logits[0, -1, 0].item()
                 seconds.append(monotonic() - started)
         return seconds[2], seconds[3]
+
+
+def _together(prompts: list[int]) -> int:
+    """Tokens that are kept at once while prompts are answered."""
+    return max(max(prompts, default=0), min(sum(prompts), TOGETHER))

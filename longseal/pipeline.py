@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from longseal.config import RunConfig
-from longseal.evaluation import Accuracy, Evaluation, evaluate
+from longseal.evaluation import Accuracy, Comparison, Evaluation, compare, evaluate
 from longseal.fold import Folded, check_foldable, fold
 from longseal.measure import peak_memory
 from longseal.models.load import LanguageModel, load_alike
@@ -20,7 +20,8 @@ from longseal.run_folder import RunFolder
 from longseal.scales import Adapter
 from longseal.tasks import Task
 from longseal.tasks import task as task_named
-from longseal.tasks.prompt import Prompts, check_lengths
+from longseal.tasks.fitting import check_lengths
+from longseal.tasks.prompt import Prompts
 from longseal.tuning import tune
 
 _Result = TypeVar("_Result")
@@ -31,16 +32,30 @@ class Outcome:
     """What a run found and where it left it.
 
     Attributes:
-        accuracy: of base, tuned and folded, at each length.
+        evaluation: every case of base, tuned and folded.
         adapter: the scales that were chosen.
         folded: the checkpoint that holds them, reloaded and checked.
         folder: the run folder: `adapter/`, `model/`, `report.html`, `results.jsonl`.
     """
 
-    accuracy: tuple[Accuracy, ...]
+    evaluation: Evaluation
     adapter: Adapter
     folded: Folded
     folder: RunFolder
+
+    @property
+    def accuracy(self) -> tuple[Accuracy, ...]:
+        """Mean scores of base, tuned and folded, at each length."""
+        return self.evaluation.accuracy()
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Whether tuned is better than base, at each length and in all."""
+        base, tuned = (
+            [case for case in self.evaluation.cases if case.variant == variant]
+            for variant in ("base", "tuned")
+        )
+        return compare(base, tuned)
 
 
 def run(
@@ -67,9 +82,9 @@ def run(
             folded into, or the folder is taken.
     """
     config = config or RunConfig(**fields)
-    task = task_named(config.task)
-    lengths = (*config.lengths, config.tuning.length, config.tuning.context_length)
-    check_lengths(Prompts(model), task, lengths, model.window)
+    task = task_named(config.task, data=config.data, haystack=config.haystack)
+    lengths = (*config.lengths, config.tuning.length)
+    check_lengths(Prompts(model, config.thinking), task, lengths, model.window)
     check_foldable(model)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:
@@ -123,4 +138,4 @@ def _stages(
     served = measured(load_alike(model, checkpoint.path), "folded")
     report(folder.path)
     cases = base.cases + scaled.cases + served.cases
-    return Outcome(Evaluation(cases).accuracy(), adapter, checkpoint, folder)
+    return Outcome(Evaluation(cases, base.excluded), adapter, checkpoint, folder)

@@ -11,20 +11,27 @@ from rich.markup import escape
 from rich.table import Table
 
 from longseal.estimate import Cost
-from longseal.evaluation import Accuracy
+from longseal.evaluation.compare import Comparison, sentence, where
+from longseal.evaluation.results import Accuracy
 from longseal.scales.summary import Summary
 
 
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
-    """One row a length, one column a variant: share of right answers (95% interval)."""
+    """One row a task and length, one column a variant: mean score (95% interval).
+
+    The task is named where there are several.
+    """
     variants = list(dict.fromkeys(a.variant for a in accuracies))
-    columns = ("length", "questions", *variants)
+    cells = {(a.task, a.group, a.length, a.variant): a for a in accuracies}
+    rows = list(dict.fromkeys((a.task, a.group, a.length) for a in accuracies))
+    several = len({(task, group) for task, group, _ in rows}) > 1
+    columns = (*(["task"] if several else []), "length", "questions", *variants)
     table = Table(*columns, title="accuracy (95% interval)", title_justify="left")
-    cells = {(a.length, a.variant): a for a in accuracies}
-    for length in dict.fromkeys(a.length for a in accuracies):
-        found = [cells.get((length, variant)) for variant in variants]
+    for task, group, length in rows:
+        found = [cells.get((task, group, length, variant)) for variant in variants]
         asked = max(accuracy.total for accuracy in found if accuracy is not None)
-        table.add_row(f"{length:,}", str(asked), *map(_cell, found))
+        name = [escape(", ".join(filter(None, (task, group))))] if several else []
+        table.add_row(*name, f"{length:,}", str(asked), *map(_cell, found))
     return table
 
 
@@ -32,6 +39,11 @@ def _cell(accuracy: Accuracy | None) -> str:
     if accuracy is None:
         return ""
     return f"{accuracy.value:.2f} ({accuracy.low:.2f}-{accuracy.high:.2f})"
+
+
+def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
+    """One line a comparison: where, and whether the difference is real."""
+    return [f"{where(comparison)}: {sentence(comparison)}" for comparison in comparisons]
 
 
 def cost_table(costs: Sequence[Cost]) -> Table:

@@ -8,7 +8,7 @@ import tiny
 
 from longseal import Adapter
 from longseal.cli import main
-from longseal.tasks import TASKS
+from longseal.tasks.registry import FAMILIES
 
 COMMANDS = ["run", "evaluate", "tune", "fold", "report"]
 
@@ -17,7 +17,7 @@ COMMANDS = ["run", "evaluate", "tune", "fold", "report"]
 def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setitem(TASKS, "lines", tiny.ShortLines)
+    monkeypatch.setitem(FAMILIES, "lines", tiny.family(tiny.ShortLines))
 
 
 @pytest.fixture

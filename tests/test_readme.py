@@ -24,10 +24,10 @@ def _blocks(language: str) -> list[str]:
 
 def _commands() -> list[str]:
     lines = [line for block in _blocks("sh") for line in block.splitlines()]
-    apps = [command for group in (app, app["adapter"]) for command in group.subapps]
+    apps = [command for group in (app, app["adapter"], app["tasks"]) for command in group.subapps]
     examples = "\n".join(command.help for command in apps if command.help)
     lines += [line.strip() for line in examples.splitlines()]
-    commands = (line.split("#")[0].strip() for line in lines)
+    commands = (re.split(r"#|\s[>|]", line)[0].strip() for line in lines)
     return sorted({command for command in commands if command.startswith("longseal ")})
 
 

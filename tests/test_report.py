@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from longseal.errors import LongsealError
-from longseal.evaluation.results import Case, Evaluation
+from longseal.evaluation.results import Evaluation, case_from
 from longseal.models.fingerprint import Fingerprint
 from longseal.models.sites import Site
 from longseal.report import (
@@ -37,23 +37,31 @@ RIGHT = {  # how many of 24 each variant answers right
 ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def case(variant, length, index, correct, prediction=None):
-    said = 1000 + index if correct else 5
+def case(variant, length, index, right, prediction=None, **fields):
+    """A line of the log; `right` is the score, 8 questions a context."""
+    said = 1000 + index if right else 5
     return {
         "event": "case",
+        "key": f"{variant}/{length}/{index}",
         "variant": variant,
         "task": "lines",
+        "group": "",
         "length": length,
         "seed": 7,
         "context": index // 8,
         "question": index % 8,
-        "tokens": length - 4,
+        "tokens": length - 104,
         "size": length // 28,
-        "expected": str(1000 + index),
+        "depth": 0.5,
+        "wanted_depth": None,
+        "prompt": f"{length}/{index}",
+        "expected": [str(1000 + index)],
         "prediction": prediction or f"The <REGISTER_CONTENT> is <{said}>.",
+        "thoughts": 0,
+        "seconds": 0.5,
         "metric": "last",
-        "scores": {"last": correct, "first": correct, "contains": correct},
-    }
+        "scores": {"last": float(right), "first": float(right), "contains": float(right)},
+    } | fields
 
 
 def cases(*variants):
@@ -186,14 +194,92 @@ def test_table_holds_every_accuracy_with_its_interval(whole):
             for right in variants.values()
         )
         assert f"{length:,} {cells}" in text
-    assert "Of the 72 questions that base and folded were both asked, 49 went from wrong" in text
 
 
 def test_changes_for_the_worse_are_counted_and_shown(tmp_path):
     records = [case("base", 512, 0, True), case("folded", 512, 0, False, "no idea")]
     text = read(write(tmp_path, records)).text
-    assert "0 went from wrong to right and 1 from right to wrong" in text
+    assert "too few to say: 1 of 1 question went from right to wrong" in text
     assert "folded, wrong no idea" in text
+
+
+def test_page_says_whether_the_difference_is_real(whole):
+    text = read(whole).text
+    assert (
+        "folded is better: 49 of 72 questions on 9 contexts went from wrong to right, none the "
+        "other way; so much by chance alone: p = 0.0078" in text
+    )
+    assert "lines at 512 tokens 24 3 12 0 +0.50 -0.63 to +1.00 0.500" in text
+    assert "all together 72 9 49 0 +0.68 +0.39 to +0.94 0.008" in text
+
+
+def several(variant, gain):
+    """Two tasks of a family, one of which gives parts of a point, one context a question."""
+    return [
+        case(variant, 512, n, right, task=f"ruler/{task}", context=n, question=0)
+        for task, rights in (("vt", [0, 0.25, 0.5, 0.5]), ("qa_1", [0, 1, 1, 1]))
+        for n, right in enumerate([min(1, right + gain) for right in rights] * 2)
+    ]
+
+
+def test_several_tasks_have_rows_charts_and_a_mean_of_their_own(tmp_path):
+    records = [SESSION, *several("base", 0), *several("folded", 0.5)]
+    records.append({"event": "excluded", "variant": "base", "excluded": {"ruler/qa_1": 3}})
+    page = read(write(tmp_path, records, config={"task": ["ruler"]}))
+    assert "task ruler On 16 questions of 2 tasks the base scored 0.53 on average; " in page.text
+    assert "with the scales folded in 0.84." in page.text
+    assert re.search(r"ruler/vt 512 0\.31 mean of 8 0\.1\d–0\.\d\d 0\.81 mean of 8", page.text)
+    assert re.search(r"ruler, mean of 2 512 0\.5\d mean of 16 .* 0\.8\d mean of 16", page.text)
+    assert "Left out as longer than the model’s window: 3 questions of ruler/qa_1." in page.text
+    assert "base, wrong" in page.text
+    assert "folded, score 0.50" in page.text
+    means, vt, qa = page.specs
+    assert {r["accuracy"] for r in values(vt)} == {0.3125, 0.8125}
+    assert len(values(means)) == len(values(qa)) == 2
+
+
+def test_the_tasks_of_a_run_are_named_whether_one_or_many(tmp_path):
+    for number, (task, words) in enumerate(
+        [("lines", "task lines"), (["lines", "ruler"], "task lines, ruler"), (None, "task lines")]
+    ):
+        config = {"task": task} if task else None
+        text = read(write(tmp_path / str(number), cases("base"), config=config)).text
+        assert f"{words} At 2,048" in text
+
+
+def test_groups_of_a_task_stand_side_by_side_in_its_chart(tmp_path):
+    records = [
+        case("base", length, n, n % 2, task="triviaqa", group=group)
+        for group, length in (("8k+", 11_000), ("0-4k", 3_900))
+        for n in range(4)
+    ]
+    page = read(write(tmp_path, records))
+    assert "triviaqa, 0-4k 3,900 50% 2 of 4" in page.text
+    (spec,) = page.specs
+    axes = [layer["encoding"]["x"] for layer in spec["layer"]]
+    assert axes[0]["sort"] == ["0-4k", "8k+"]
+    assert axes[0]["title"] == "group"
+
+
+def test_answers_at_several_depths_make_a_heat_map(tmp_path):
+    pytest.importorskip("longseal.report.heatmap")
+    records = [
+        case(variant, length, n, n % 2 or variant == "folded", task="needle", wanted_depth=n / 3)
+        for variant in ("base", "folded")
+        for length in (512, 1024)
+        for n in range(4)
+    ]
+    page = read(write(tmp_path, records))
+    assert "needle: accuracy by length and depth" in page.text
+    cells = [row["value"] for row in values(page.specs[1]) if "value" in row]
+    assert sorted(cells) == [0] * 4 + [1] * 12
+    assert len(read(write(tmp_path / "one", [case("base", 512, 0, 1, wanted_depth=0)])).specs) == 1
+
+
+def test_a_question_that_was_asked_again_counts_once(tmp_path):
+    stale = [case("base", 512, n, False, key="stale") for n in range(8)]
+    text = read(write(tmp_path, [*stale, *(case("base", 512, n, True) for n in range(8))])).text
+    assert "At 512 tokens the base answered 8 of 8 right." in text
 
 
 def test_page_shows_choice_fold_cost_and_how_to_repeat(whole):
@@ -331,7 +417,11 @@ def test_unchanged_is_said(tmp_path):
 def test_bad_folders_are_refused_in_one_line(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "results.jsonl").write_text('{"event": "case", "variant": "base"}\n')
+    (tmp_path / "torn" / "results.jsonl").write_text(
+        '{"event": "case", "key": "0", "variant": "base"}\n'
+    )
+    older = {k: v for k, v in case("base", 512, 0, True).items() if k != "key"}
+    changed = [case("base", 512, 0, True), case("folded", 512, 0, True, prompt="another")]
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "results.jsonl").write_text("not JSON\n")
     for folder, words in (
@@ -340,6 +430,8 @@ def test_bad_folders_are_refused_in_one_line(tmp_path):
         (write(tmp_path / "called", [SESSION]), "holds no cases"),
         (tmp_path / "torn", "is damaged"),
         (tmp_path / "none", "is damaged"),
+        (write(tmp_path / "older", [older]), "older longseal"),
+        (write(tmp_path / "changed", changed), "asked different prompts"),
     ):
         with pytest.raises(LongsealError, match=words) as caught:
             report(folder)
@@ -348,8 +440,7 @@ def test_bad_folders_are_refused_in_one_line(tmp_path):
 
 
 def charts():
-    fields = Case.__dataclass_fields__
-    found = tuple(Case(**{k: r[k] for k in fields}) for r in cases("base", "tuned", "folded"))
+    found = tuple(map(case_from, cases("base", "tuned", "folded")))
     judged = [Judged(0, 0.0, 0.125), Judged(8, 1.0, None, 0.3), Judged(16, 1.0, 1.0, 0.1)]
     return {
         "accuracy": accuracy_chart(Evaluation(found).accuracy()),

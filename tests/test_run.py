@@ -19,17 +19,23 @@ from longseal.cli import main
 from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.run_folder import RunFolder
-from longseal.tasks import TASKS
+from longseal.tasks.registry import FAMILIES
 
-CONFIG = RunConfig(lengths=(820, 900), samples=5, train_samples=24, train_length=760, seed=6)
-FLAGS = ["--lengths=820,900", "--samples=5", "--train-samples=24", "--train-length=760", "--seed=6"]
+CONFIG = RunConfig(lengths=(820, 900), samples=5, train_samples=24, train_length=760, seed=10)
+FLAGS = [
+    "--lengths=820,900",
+    "--samples=5",
+    "--train-samples=24",
+    "--train-length=760",
+    "--seed=10",
+]
 DRIVER = """
 import sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 import tiny
-from longseal.tasks import TASKS
-TASKS["lines"] = tiny.Chance
+from longseal.tasks.registry import FAMILIES
+FAMILIES["lines"] = tiny.family(tiny.Chance)
 from longseal.cli import main
 main()
 """
@@ -37,7 +43,7 @@ main()
 
 @pytest.fixture(autouse=True)
 def _quick_answers(monkeypatch):
-    monkeypatch.setitem(TASKS, "lines", tiny.Chance)
+    monkeypatch.setitem(FAMILIES, "lines", tiny.family(tiny.Chance))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def whole(llama, tmp_path_factory):
     """A run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TASKS, "lines", tiny.Chance)
+        patch.setitem(FAMILIES, "lines", tiny.family(tiny.Chance))
         return longseal.run(llama, folder, CONFIG)
 
 
@@ -60,6 +66,8 @@ def cases(folder):
     records = Log(folder / "results.jsonl").read(event="case")
     found = {(r["variant"], r["length"], r["context"], r["question"]): r for r in records}
     assert len(found) == len(records)
+    for record in records:
+        del record["seconds"]
     return found
 
 
@@ -85,7 +93,7 @@ def test_a_run_leaves_the_folder_that_the_readme_shows(whole):
     config = json.loads((folder / "config.json").read_text())
     assert RunConfig(**{name: config[name] for name in RunConfig.model_fields}) == CONFIG
     assert "</html>" in (folder / "report.html").read_text()
-    assert Adapter.load(folder / "adapter").record["settings"]["seed"] == 6
+    assert Adapter.load(folder / "adapter").record["settings"]["seed"] == 10
 
 
 def test_every_question_is_asked_of_base_tuned_and_folded(whole):
@@ -184,7 +192,7 @@ def test_a_run_that_is_killed_ends_as_one_that_was_not(whole, llama, tmp_path):
     ("setting", "value", "match"),
     [
         ("samples", 6, "samples was 5 and is 6"),
-        ("seed", 7, "seed was 6 and is 7"),
+        ("seed", 7, "seed was 10 and is 7"),
         ("kind", "head", "kind was channel and is head"),
         ("lengths", (820,), "lengths was"),
         ("train_length", 750, "train_length was 760 and is 750"),

@@ -19,7 +19,7 @@ from transformers import (
 from longseal.cli import main
 from longseal.models.load import LanguageModel
 from longseal.scales import Adapter, Scales
-from longseal.tasks import Question, Sample
+from longseal.tasks import Family, Question, Sample
 from longseal.tasks.lines import Lines
 from longseal.tasks.prompt import EncodedSample
 
@@ -147,7 +147,7 @@ def encoded(
         context=tuple(tokens(context)),
         questions=tuple(tuple(tokens(q, 10 + i)) for i, (q, _) in enumerate(blocks)),
         answers=tuple(tuple(tokens(a, 20 + i)) for i, (_, a) in enumerate(blocks)),
-        source=Sample("", tuple(Question("", "", str(i)) for i in range(len(blocks)))),
+        source=Sample("", tuple(Question("", "", (str(i),)) for i in range(len(blocks)))),
     )
 
 
@@ -160,9 +160,15 @@ class ShortLines(Lines):
 class Chance(ShortLines):
     """Calls one answer in three right, by its checksum: a random model gets some, and can gain."""
 
-    def score(self, prediction: str, expected: str) -> dict[str, bool]:
-        right = sha256((prediction + expected).encode()).digest()[0] % 3 == 0
+    def score(self, prediction: str, question: Question) -> dict[str, float]:
+        said = prediction + question.expected[0]
+        right = float(sha256(said.encode()).digest()[0] % 3 == 0)
         return {"last": right, "first": right, "contains": right}
+
+
+def family(task: type[Lines]) -> Family:
+    """`lines` asked by another task."""
+    return Family("lines", task.about, lambda variant, material: task())
 
 
 def adapter_of(model: LanguageModel, seed: int, kind: str = "channel", **record: object) -> Adapter:

@@ -17,6 +17,7 @@ from longseal.cli.app import (
     console,
     default_folder,
     load_model,
+    print_found,
 )
 from longseal.config import LoadConfig, RunConfig
 
@@ -47,15 +48,16 @@ def run(
     from longseal.progress import bars
     from longseal.run_folder import refuse_taken
     from longseal.tasks import task
-    from longseal.tasks.prompt import Prompts, check_lengths
-    from longseal.terminal import accuracy_table, chosen_line, cost_table, print_next
+    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.prompt import Prompts
+    from longseal.terminal import chosen_line, cost_table, print_next
 
-    wanted = task(config.task)
+    wanted = task(config.task, data=config.data, haystack=config.haystack)
     folder = out or default_folder(model, config.task)
     refuse_taken(folder, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)
-    lengths = (*config.lengths, config.tuning.length, config.tuning.context_length)
-    check_lengths(Prompts(loaded), wanted, lengths, loaded.window)
+    lengths = (*config.lengths, config.tuning.length)
+    check_lengths(Prompts(loaded, config.thinking), wanted, lengths, loaded.window)
     if dry_run:
         estimator = Estimator(loaded, wanted)
         variants = ("base", "tuned", "folded")
@@ -65,7 +67,7 @@ def run(
         return
     with bars(console) as bar:
         outcome = run_all(loaded, folder, config, resume=resume, overwrite=overwrite, bar=bar)
-    console.print(accuracy_table(outcome.accuracy))
+    print_found(outcome.evaluation, outcome.comparisons)
     console.print(chosen_line(outcome.adapter.record))
     difference = outcome.folded.logit_difference
     console.print(f"largest difference between folded and hooked logits: {difference:.1e}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -15,12 +15,15 @@ from longseal.cli.app import (
     Overwrite,
     Resume,
     app,
+    chosen_tasks,
     console,
     default_folder,
     load_adapter,
     load_model,
+    print_found,
 )
 from longseal.config import EvaluateConfig, LoadConfig, TuneConfig
+from longseal.errors import LongsealError
 
 
 @app.command
@@ -31,6 +34,9 @@ def evaluate(
     config: Annotated[EvaluateConfig, Flat] = EvaluateConfig(),
     loading: Annotated[LoadConfig, Flat] = LoadConfig(),
     adapter: Annotated[Path | None, Parameter(help="Folder of an adapter to attach.")] = None,
+    base: Annotated[
+        bool, Parameter(help="With --adapter: ask the base too, and compare.", negative=())
+    ] = False,
     out: Annotated[Path | None, Parameter(help="Folder to keep the results in.")] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -40,44 +46,63 @@ def evaluate(
 
     ```
     longseal evaluate my-model --lengths 4k,8k,16k
-    longseal evaluate my-model --adapter runs/lines/adapter --lengths 4k,8k,16k
+    longseal evaluate my-model --adapter runs/lines/adapter --base --lengths 4k,8k,16k
+    longseal evaluate my-model --task ruler --lengths 4k,8k --samples 20
+    longseal evaluate my-model --task needle --lengths 8k,16k --depths 0,0.25,0.5,0.75,1
+    longseal evaluate my-model --task qa --data hotpotqa.jsonl --truncate 31500
     longseal evaluate model.gguf --lengths 2k --samples 48 --out runs/base
     ```
     """
     from longseal.estimate import Estimator
+    from longseal.evaluation import Evaluation, compare
     from longseal.evaluation import evaluate as measure
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.tasks import task
-    from longseal.tasks.prompt import Prompts, check_lengths
-    from longseal.terminal import accuracy_table, cost_table, print_next
+    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.prompt import Prompts
+    from longseal.terminal import cost_table, print_next
 
-    wanted = task(config.task)
+    wanted = chosen_tasks(config, config.task)
     if out is not None:
         refuse_taken(out, resume=resume or dry_run, overwrite=overwrite)
+    if base and adapter is None:
+        raise LongsealError("--base compares an adapter with its base: name one with --adapter")
     scales = None if adapter is None else load_adapter(adapter)
     loaded = load_model(model, loading)
-    check_lengths(Prompts(loaded), wanted, config.lengths, loaded.window)
-    variant = "base" if scales is None else "tuned"
-    with nullcontext() if scales is None else scales.attached(loaded):
-        if dry_run:
-            console.print(cost_table([Estimator(loaded, wanted).evaluation(config, variant)]))
-            return
-        log = None
-        if out is not None:
-            name = None if adapter is None else str(adapter)
-            folder = RunFolder.open(
-                out, loaded, config, resume=resume, overwrite=overwrite, adapter=name
-            )
-            log = folder.log
-        with bars(console) as bar:
-            found = measure(loaded, wanted, config, variant=variant, log=log, bar=bar)
-    console.print(accuracy_table(found.accuracy()))
+    if scales is not None:
+        scales.check_base(loaded)
+    for each in wanted:
+        check_lengths(Prompts(loaded, config.thinking), each, config.lengths, loaded.window)
+    variants = ["base"] * (base or scales is None) + ["tuned"] * (scales is not None)
+
+    def attached(variant: str) -> AbstractContextManager[object]:
+        return scales.attached(loaded) if scales and variant == "tuned" else nullcontext()
+
+    if dry_run:
+        with attached(variants[-1]):
+            estimators = [Estimator(loaded, each) for each in wanted]
+        costs = [e.evaluation(config, variant) for variant in variants for e in estimators]
+        console.print(cost_table(costs))
+        return
+    log = None
+    if out is not None:
+        name = None if adapter is None else str(adapter)
+        folder = RunFolder.open(
+            out, loaded, config, resume=resume, overwrite=overwrite, adapter=name
+        )
+        log = folder.log
+    found = []
+    with bars(console) as bar:
+        for variant in variants:
+            with attached(variant):
+                found.append(measure(loaded, wanted, config, variant=variant, log=log, bar=bar))
+    cases = tuple(case for each in found for case in each.cases)
+    print_found(Evaluation(cases, found[0].excluded), compare(*found) if base else ())
     if out is not None:
         print_next(console, results=f"{out} (longseal report {out} makes a page of them)")
-    longest = max(config.lengths)
+    longest, names = max(config.lengths), " ".join(f"--task {name}" for name in config.task)
     if scales is None:
-        print_next(console, next=f"longseal tune {loaded.source} --length {longest}")
+        print_next(console, next=f"longseal tune {loaded.source} {names} --length {longest}")
     else:
         print_next(console, next=f"longseal fold {loaded.source} {adapter} FOLDED-MODEL")
 
@@ -108,15 +133,16 @@ def tune(
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
     from longseal.tasks import task
-    from longseal.tasks.prompt import Prompts, check_lengths
+    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.prompt import Prompts
     from longseal.terminal import chosen_line, cost_table, print_next
     from longseal.tuning import tune as learn
 
-    wanted = task(config.task)
+    wanted = task(config.task, data=config.data, haystack=config.haystack)
     path = out or default_folder(model, f"{config.task}-tune")
     refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)
-    check_lengths(Prompts(loaded), wanted, (config.length, config.context_length), loaded.window)
+    check_lengths(Prompts(loaded, config.thinking), wanted, (config.length,), loaded.window)
     if dry_run:
         console.print(cost_table([Estimator(loaded, wanted).tuning(config)]))
         return

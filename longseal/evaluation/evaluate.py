@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from longseal.config import EvaluateConfig
-from longseal.evaluation.results import Case, Evaluation, case_from
+from longseal.errors import LongsealError
+from longseal.evaluation.plan import Planned, plan
+from longseal.evaluation.results import Case, Evaluation, case_from, case_key
 from longseal.files import Log
+from longseal.models.fingerprint import fingerprint
 from longseal.models.load import LanguageModel
+from longseal.models.tokenizer import TokenizerOnly
 from longseal.progress import Bar, bars
+from longseal.scales.hooks import scaled_by
 from longseal.tasks import Task
-from longseal.tasks.asking import Answer, ask
-from longseal.tasks.prompt import EncodedSample, Prompts, prompt_limit
+from longseal.tasks.asking import Generate, answer_budget, ask, generate_here
+from longseal.tasks.fitting import check_window
+from longseal.tasks.prompt import EncodedSample, Prompts
 
 
 def evaluate(
-    model: LanguageModel,
-    task: Task,
+    model: LanguageModel | TokenizerOnly,
+    task: Task | Sequence[Task],
     config: EvaluateConfig | None = None,
     *,
     variant: str = "base",
     log: Log | None = None,
     bar: Bar | None = None,
+    run: Generate | None = None,
     **fields: Any,
 ) -> Evaluation:
     """Measure how often the model answers right, by free greedy generation.
@@ -31,83 +41,135 @@ def evaluate(
     The same seed asks the same questions of every model with the same tokenizer.
 
     Args:
+        model: its tokenizer alone is enough where something else answers (`run`).
+        task: one or several.
         config: settings; or give its fields as keywords.
         variant: what to call the model in the results.
-        log: where cases are kept; those it holds already are not asked again.
+        log: where cases are kept; one that it holds already, of the same model, scales, settings
+            and prompt, is not asked again.
         bar: where progress is shown.
+        run: what answers; the model itself where it is None.
 
     Raises:
         LongsealError: a length is beyond the model's window, or too short for the task.
     """
-    config = config or EvaluateConfig(task=task.name, **fields)
-    prompts = Prompts(model)
-    limits = {length: prompt_limit(length, model.window, task) for length in config.lengths}
-    done = _done(log, variant, task.name, config.seed)
-    samples: list[_Sample] = []
-    for length in config.lengths:
-        left, context = config.samples, 0
-        while left:  # a short context may hold fewer questions than are asked for
-            seed = f"test/{config.seed}/{task.name}/{length}/{context}"
-            encoded = prompts.fit(task, limits[length], min(config.questions, left), seed)
-            missing = [q for q in range(len(encoded.questions)) if (length, context, q) not in done]
-            samples.append(_Sample(length, context, encoded, missing))
-            left, context = left - len(encoded.questions), context + 1
-    wanted = [
-        (sample.length, sample.context, question)
-        for sample in samples
-        for question in range(len(sample.encoded.questions))
-    ]
-    asked_now = [sample for sample in samples if sample.missing]
+    tasks = [task] if isinstance(task, Task) else list(task)
+    config = config or EvaluateConfig(task=tuple(t.name for t in tasks), **fields)
+    if run is None:
+        assert isinstance(model, LanguageModel), "something has to answer"
+        run = generate_here(model)
+    prompts = Prompts(model, config.thinking)
+    for each in tasks:
+        check_window(each, config.lengths, model.window)
+    records = [] if log is None else log.read(event="case", variant=variant)
+    known = {case.key: case for case in map(case_from, records)}
+    identity = _identity(model)
+    cases: list[Case] = []
+    excluded: dict[str, int] = {}
     with bars() if bar is None else nullcontext(bar) as shown:
-        work = shown.add_task(
-            f"evaluate {variant}",
-            completed=len(wanted) - sum(len(sample.missing) for sample in asked_now),
-            total=len(wanted),
-        )
-        for answer in ask(model, task, prompts, [sample.to_ask for sample in asked_now]):
-            sample = asked_now[answer.sample]
-            case = sample.case(answer, variant, task, config.seed)
-            done[case.length, case.context, case.question] = case
-            if log is not None:
-                log.append({"event": "case", **vars(case)})
-            shown.update(work, advance=1)
-    return Evaluation(tuple(done[key] for key in wanted))
+        for each in tasks:
+            work = shown.add_task(f"evaluate {variant}, {each.name}", total=None)
+            planned = plan(each, prompts, config, model.window)
+            if planned.excluded:
+                excluded[each.name] = planned.excluded
+            blank = [
+                _blank(each, sample, config, prompts, identity, variant)
+                for sample in planned.samples
+            ]
+            wanted = [case.key for sample in blank for case in sample]
+            done = {key: known[key] for key in wanted if key in known}
+            shown.update(work, total=len(wanted), completed=len(done))
+            missing = [
+                (sample.encoded, [(i, c) for i, c in enumerate(cases_of) if c.key not in done])
+                for sample, cases_of in zip(planned.samples, blank, strict=True)
+            ]
+            for case in _answered(each, prompts, missing, run):
+                done[case.key] = case
+                if log is not None:
+                    log.append({"event": "case", **asdict(case)})
+                shown.update(work, advance=1)
+            cases += [done[key] for key in wanted]
+    if excluded and log is not None:
+        log.append({"event": "excluded", "variant": variant, "excluded": excluded})
+    if not cases:
+        raise LongsealError("no sample fits the model's window: there is nothing to ask")
+    return Evaluation(tuple(cases), excluded)
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """A sample of the evaluation, and those of its questions that are still to be asked."""
-
-    length: int
-    context: int
-    encoded: EncodedSample
-    missing: list[int]
-
-    @property
-    def to_ask(self) -> EncodedSample:
-        """The sample with its missing questions alone."""
-        return self.encoded.only(self.missing)
-
-    def case(self, answer: Answer, variant: str, task: Task, seed: int) -> Case:
-        """The scored answer as a line of the results."""
-        return Case(
-            variant=variant,
-            task=task.name,
-            length=self.length,
-            seed=seed,
-            context=self.context,
-            question=self.missing[answer.question],
-            tokens=answer.tokens,
-            size=self.encoded.size,
-            expected=answer.expected,
+def _answered(
+    task: Task,
+    prompts: Prompts,
+    missing: Sequence[tuple[EncodedSample, Sequence[tuple[int, Case]]]],
+    run: Generate,
+) -> Iterator[Case]:
+    """Ask what is missing of each sample, and fill in its cases as they are answered."""
+    asked = [(encoded, cases) for encoded, cases in missing if cases]
+    samples = [encoded.only([i for i, _ in cases]) for encoded, cases in asked]
+    for answer in ask(task, prompts, samples, run):
+        _, case = asked[answer.sample][1][answer.question]
+        yield replace(
+            case,
             prediction=answer.prediction,
-            metric=task.metric,
+            thoughts=answer.thoughts,
+            seconds=round(answer.seconds, 3),
             scores=answer.scores,
         )
 
 
-def _done(log: Log | None, variant: str, task: str, seed: int) -> dict[tuple[int, int, int], Case]:
-    """The cases that the log holds, by length, context and question."""
-    wanted = {"variant": variant, "task": task, "seed": seed}
-    cases = map(case_from, [] if log is None else log.read(event="case", **wanted))
-    return {(case.length, case.context, case.question): case for case in cases}
+def _blank(
+    task: Task,
+    planned: Planned,
+    config: EvaluateConfig,
+    prompts: Prompts,
+    identity: tuple[str, str],
+    variant: str,
+) -> list[Case]:
+    """A sample's cases before they are answered."""
+    encoded, sample = planned.encoded, planned.encoded.source
+    depths = prompts.depths(sample)
+    cases = []
+    for number, question in enumerate(sample.questions):
+        tokens = encoded.prompt(number)
+        prompt = sha256(repr(tokens).encode()).hexdigest()[:16]
+        place = [task.name, sample.group, planned.length, planned.context, number]
+        settings = {
+            "place": place,
+            "budget": answer_budget(task, prompts, question),
+            "engine": config.engine,
+        }
+        cases.append(
+            Case(
+                key=case_key(*identity, task.name, settings, config.seed, prompt),
+                variant=variant,
+                task=task.name,
+                group=sample.group,
+                length=planned.length,
+                seed=config.seed,
+                context=planned.context,
+                question=number,
+                tokens=len(tokens),
+                size=encoded.size,
+                depth=depths[number],
+                wanted_depth=planned.depth,
+                prompt=prompt,
+                expected=question.expected,
+                prediction="",
+                thoughts=0,
+                seconds=0.0,
+                metric=task.metric,
+                scores={},
+            )
+        )
+    return cases
+
+
+def _identity(model: LanguageModel | TokenizerOnly) -> tuple[str, str]:
+    """What tells the model, and the scales that are attached to it, from others."""
+    if isinstance(model, LanguageModel):
+        weights: object = sorted(asdict(fingerprint(model.network)).items())
+        scales = scaled_by(model.network)
+    else:  # its files: which, how large, and when they were written
+        files = sorted(path for path in Path(model.source).glob("*") if path.is_file())
+        weights = [model.source, *((f.name, f.stat().st_size, f.stat().st_mtime) for f in files)]
+        scales = ""
+    return sha256(repr(weights).encode()).hexdigest()[:16], scales

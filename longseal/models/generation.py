@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from time import monotonic
 
 import torch
-from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel
 
+from longseal.models.growing import Growing
 from longseal.models.load import LanguageModel
-from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
+from longseal.models.packed_row import Memory
+from longseal.models.padded_rows import continue_rows, runs_together
+from longseal.models.prefixes import sharing_order
+from longseal.models.prompted import Asked, Continuation, Prompted
+from longseal.models.row_length import forget_lengths, same_positions
 from longseal.models.shared_context import (
     logits_of,
     packed_attention,
@@ -21,121 +22,114 @@ from longseal.models.shared_context import (
     shares_context,
 )
 
-#: Contexts are answered together while they hold no more tokens than this (or one by one): a pass
-#: reads all weights, so the more answers grow in it the better, but their keys have to be kept.
+__all__ = ["Continuation", "Prompted", "generate"]
+
+#: Samples are answered together while they need room for no more tokens than this (or one by one):
+#: a pass reads all weights, so the more answers grow in it the better, but their keys are kept.
 TOGETHER = 16_384
-
-
-class Prompted(Protocol):
-    """A context and what follows it in each prompt: prompt i is `context + questions[i]`."""
-
-    @property
-    def context(self) -> Sequence[int]:
-        """Tokens that all prompts begin with."""
-        ...
-
-    @property
-    def questions(self) -> Sequence[Sequence[int]]:
-        """What is left of each prompt, at least one token."""
-        ...
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """The new tokens of one prompt, without the stop token."""
-
-    sample: int
-    question: int
-    tokens: list[int]
+#: Prompts that are padded to one length have at least this share of it.
+_SIMILAR = 7 / 8
 
 
 def generate(
     model: LanguageModel,
     samples: Sequence[Prompted],
     *,
-    max_new_tokens: int,
+    max_new_tokens: int | Sequence[Sequence[int]],
     stop_tokens: Sequence[int],
 ) -> Iterator[Continuation]:
     """Continue every prompt greedily, and give each answer as soon as it is whole.
 
-    A context is run once where the model allows it (`shares_context`), and with each question
-    otherwise; the answers are the same. Generation settings that ship with the model are left out.
+    Where the model allows it (`shares_context`) a context is run once for all its questions, and
+    what several contexts begin with is run once for all of them; each prompt is run whole
+    otherwise. The answers are the same. Generation settings that ship with the model are left out.
+
+    Args:
+        samples: answered in an order of our own.
+        max_new_tokens: for each answer, or for each question of each sample; at least 1.
     """
     stop = frozenset(stop_tokens)
-    if not shares_context(model.network):
-        for index, sample in enumerate(samples):
-            yield from _batched(model, index, sample, max_new_tokens, stop)
-        return
-    together: list[int] = []
-    for index in range(len(samples)):
-        if together and sum(len(samples[i].context) for i in [*together, index]) > TOGETHER:
-            yield from _packed(model, {i: samples[i] for i in together}, max_new_tokens, stop)
-            together = []
-        together.append(index)
-    yield from _packed(model, {i: samples[i] for i in together}, max_new_tokens, stop)
+    packable: dict[int, list[Asked]] = {}
+    others: list[Asked] = []
+    for asked in _asked(samples, max_new_tokens):
+        positions = None
+        if shares_context(model.network):
+            shortest = max(1, len(asked.context))
+            positions = same_positions(model.network, shortest, asked.longest + max(asked.budgets))
+        if positions is None:
+            others.append(asked)
+        else:
+            packable.setdefault(positions, []).append(asked)
+    for rows in packable.values():
+        groups = list(_groups(rows))
+        go_on = [group[0][1] > 0 for group in groups[1:]] + [False]
+        kept = Memory(0)
+        for group, goes_on in zip(groups, go_on, strict=True):
+            kept = yield from _packed(model, group, stop, kept, goes_on)
+    for batch in _batches(model, others):
+        yield from _padded(model, batch, stop)
 
 
-class _Growing:
-    """A packed row whose blocks grow by a token in every pass while they are being answered."""
+def _asked(samples: Sequence[Prompted], budgets: int | Sequence[Sequence[int]]) -> Iterator[Asked]:
+    for index, sample in enumerate(samples):
+        questions = tuple(map(tuple, sample.questions))
+        own = [budgets] * len(questions) if isinstance(budgets, int) else budgets[index]
+        assert len(own) == len(questions)
+        if questions:
+            yield Asked(index, tuple(sample.context), questions, tuple(own))
 
-    def __init__(self, index: int, sample: Prompted, room: int, device: torch.device) -> None:
-        self.index = index
-        self._start = len(sample.context)
-        self._lengths = [len(question) for question in sample.questions]
-        self.row = PackedRow.of(sample.context, sample.questions, device)
-        self.memory = Memory(self.row.tokens.shape[1] + room * len(sample.questions))
-        self.answers: list[list[int]] = [[] for _ in sample.questions]
-        self.alive = list(range(len(sample.questions)))
-        self._layout = self.row.layout
 
-    def context_pass(self) -> tuple[Segment, Tensor, Tensor]:
-        """The context alone."""
-        n = self._start
-        layout = Layout(n, self._layout.blocks[:0])
-        return Segment(layout, n, self.memory), self.row.tokens[:, :n], self.row.positions[:, :n]
-
-    def question_pass(self) -> tuple[Segment, Tensor, Tensor]:
-        """All questions, after the context."""
-        tokens, positions = self.row.tokens[:, self._start :], self.row.positions[:, self._start :]
-        return Segment(self._layout, tokens.shape[1], self.memory), tokens, positions
-
-    def next_pass(self) -> tuple[Segment, Tensor, Tensor]:
-        """The last token of every answer that is not whole yet."""
-        device = self.row.tokens.device
-        tokens = torch.tensor([[self.answers[i][-1] for i in self.alive]], device=device)
-        places = [self._start + self._lengths[i] + len(self.answers[i]) - 1 for i in self.alive]
-        blocks = torch.cat([self._layout.blocks, torch.tensor(self.alive, device=device)])
-        self._layout = Layout(self._start, blocks)
-        positions = torch.tensor([places], device=device)
-        return Segment(self._layout, len(self.alive), self.memory), tokens, positions
-
-    def take(self, tokens: list[int], limit: int, stop: frozenset[int]) -> Iterator[Continuation]:
-        """Add a token to each answer that grows; give those that are whole with it."""
-        for question, token in zip(list(self.alive), tokens, strict=True):
-            answer = self.answers[question]
-            if token not in stop:
-                answer.append(token)
-            if token in stop or len(answer) == limit:
-                self.alive.remove(question)
-                yield Continuation(self.index, question, answer)
+def _groups(rows: Iterable[Asked]) -> Iterator[list[tuple[Asked, int]]]:
+    """Samples to answer together, each with how much of its context is in the row before it."""
+    known = {asked.index: asked for asked in rows}
+    group: list[tuple[Asked, int]] = []
+    room = 0
+    for index, shared in sharing_order({i: asked.context for i, asked in known.items()}):
+        asked = known[index]
+        if group and room + asked.room > TOGETHER:
+            yield group
+            group, room = [], 0
+        group.append((asked, shared))
+        room += asked.room
+    if group:
+        yield group
 
 
 def _packed(
     model: LanguageModel,
-    samples: dict[int, Prompted],
-    max_new_tokens: int,
+    group: Sequence[tuple[Asked, int]],
     stop: frozenset[int],
-) -> Iterator[Continuation]:
-    """Run each context, then all questions of all contexts side by side."""
+    before: Memory,
+    goes_on: bool,
+) -> Generator[Continuation, None, Memory]:
+    """Run each context, then all questions of all contexts side by side.
+
+    Args:
+        before: what is kept of the group before this one; it is let go.
+
+    Returns:
+        What the next group goes on from, if it does.
+    """
     network, device = model.network, model.device
-    rows = [_Growing(i, sample, max_new_tokens, device) for i, sample in samples.items()]
-    for row in rows:
-        segment, tokens, positions = row.context_pass()
-        with torch.no_grad(), packed_attention(network), packed_pass(segment):
-            logits_of(network, tokens, positions, row.row.ends[:0])
+    rows: list[Growing] = []
+    for asked, shared in group:
+        began = monotonic()
+        previous = rows[-1].memory if rows else before
+        memory = previous.start(shared, asked.room, last=not rows)
+        row = Growing(asked, memory, device)
+        rows.append(row)
+        segment, tokens, positions = row.context_pass(shared)
+        if segment.tokens:
+            with torch.no_grad(), packed_attention(network), packed_pass(segment):
+                logits_of(network, tokens, positions, segment.layout.blocks)
+            if device.type != "cpu":
+                torch.accelerator.synchronize(device)  # or its time would be counted for the next
+        row.spend((monotonic() - began) / len(row.alive))
+    kept = rows[-1].memory if goes_on else Memory(0)
     passes = [row.question_pass() for row in rows]
-    ends = [row.row.ends - len(samples[row.index].context) for row in rows]
+    ends = [row.question_ends() for row in rows]
     while rows:
+        began = monotonic()
         sizes = [segment.tokens for segment, _, _ in passes]
         starts = accumulate(sizes, initial=0)
         places = torch.cat([start + end for start, end in zip(starts, ends, strict=False)])
@@ -145,59 +139,56 @@ def _packed(
         # These hold only while the network runs: the caller may use it between two answers.
         with torch.no_grad(), packed_attention(network), packed_pass(*segments):
             logits = logits_of(network, tokens, positions, places)
-        chosen = logits.argmax(-1).split([len(end) for end in ends])
-        for row, new in zip(rows, chosen, strict=True):
-            yield from row.take(new.tolist(), max_new_tokens, stop)
+        chosen = logits.argmax(-1).tolist()
+        share = (monotonic() - began) / len(chosen)
+        for row in rows:
+            row.spend(share)
+            new, chosen = chosen[: len(row.alive)], chosen[len(row.alive) :]
+            yield from row.take(new, stop)
         rows = [row for row in rows if row.alive]
         passes = [row.next_pass() for row in rows]
         ends = [torch.arange(len(row.alive), device=device) for row in rows]
+    return kept
 
 
-def _batched(
-    model: LanguageModel,
-    index: int,
-    sample: Prompted,
-    max_new_tokens: int,
-    stop: frozenset[int],
+def _batches(model: LanguageModel, samples: Sequence[Asked]) -> Iterator[list[tuple[Asked, int]]]:
+    """Prompts to run as one batch, as (sample, question): of samples of similar length."""
+    together: list[Asked] = []
+    for asked in sorted(samples, key=lambda one: one.longest):
+        prompts = sum(len(one.questions) for one in [*together, asked])
+        similar = not together or together[0].longest >= _SIMILAR * asked.longest
+        if together and (not similar or prompts * asked.longest > TOGETHER):
+            yield from _alike(model, together)
+            together = []
+        together.append(asked)
+    yield from _alike(model, together)
+
+
+def _alike(model: LanguageModel, samples: Sequence[Asked]) -> Iterator[list[tuple[Asked, int]]]:
+    """Part prompts that must not run together; one whose encoding changes as it grows is alone."""
+    network, together = model.network, runs_together(model.network)
+    kinds: dict[Hashable, list[tuple[Asked, int]]] = {}
+    for asked in samples:
+        for question, budget in enumerate(asked.budgets):
+            length = len(asked.prompt(question))
+            kind: Hashable = same_positions(network, length, length + budget)
+            if kind is None or together == "none":
+                kind = asked.index, question
+            elif together == "equal":
+                kind = kind, length, "long"
+            kinds.setdefault(kind, []).append((asked, question))
+    yield from kinds.values()
+
+
+def _padded(
+    model: LanguageModel, batch: Sequence[tuple[Asked, int]], stop: frozenset[int]
 ) -> Iterator[Continuation]:
-    """The whole prompts as a batch, padded on the left."""
-    ends = sorted(stop)
-    settings = GenerationConfig(
-        do_sample=False,
-        num_beams=1,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=ends,
-        pad_token_id=ends[0],
-        use_cache=True,
-    )
-    longest = max(map(len, sample.questions))
-    padding = [longest - len(question) for question in sample.questions]
-    rows = [
-        [ends[0]] * n + [*sample.context, *question]
-        for n, question in zip(padding, sample.questions, strict=True)
-    ]
-    inputs = torch.tensor(rows, device=model.device)
-    mask = torch.ones_like(inputs)
-    for row, n in zip(mask, padding, strict=True):
-        row[:n] = 0
-    with torch.no_grad(), _own_settings(model.network, settings):
-        run: Any = model.network.generate
-        output = run(input_ids=inputs, attention_mask=mask, generation_config=settings)
-    for question, row in enumerate(output):
-        yield Continuation(index, question, _until(row[inputs.shape[1] :].tolist(), stop))
-
-
-def _until(tokens: list[int], stop: frozenset[int]) -> list[int]:
-    end = next((i for i, token in enumerate(tokens) if token in stop), len(tokens))
-    return tokens[:end]
-
-
-@contextmanager
-def _own_settings(network: PreTrainedModel, settings: GenerationConfig) -> Iterator[None]:
-    """`generate` fills what we leave unset from the model's own settings, so hide those."""
-    theirs = network.generation_config
-    network.generation_config = settings
-    try:
-        yield
-    finally:
-        network.generation_config = theirs
+    """Run whole prompts side by side."""
+    began = monotonic()
+    forget_lengths(model.network)
+    budgets = [asked.budgets[question] for asked, question in batch]
+    prompts = [asked.prompt(question) for asked, question in batch]
+    rows = continue_rows(model.network, prompts, max(budgets), stop)
+    seconds = (monotonic() - began) / len(batch)
+    for (asked, question), row, budget in zip(batch, rows, budgets, strict=True):
+        yield Continuation(asked.index, question, row[:budget], seconds)

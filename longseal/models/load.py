@@ -85,7 +85,7 @@ def load(
     place, options = locate(source)
     options["trust_remote_code"] = config.trust_remote_code
     device = pick_device(config.device)
-    with _quiet(local=Path(place).exists()):
+    with quiet(local=Path(place).exists()):
         try:
             if not Path(place).exists():
                 hf_hub_download(place, "config.json")  # one clear refusal before anything else
@@ -102,7 +102,7 @@ def load(
             RuntimeError,
             SafetensorError,
         ) as error:
-            raise LongsealError(_explain(source, error)) from error
+            raise LongsealError(explain(source, error)) from error
     if "gguf_file" in options:
         _forget_packing(network)
     network.requires_grad_(False)
@@ -171,7 +171,8 @@ def _dtype(name: str) -> str | torch.dtype:
     return dtype
 
 
-def _explain(source: str, error: Exception) -> str:
+def explain(source: str, error: Exception) -> str:
+    """What transformers' error means for the user, in a line."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
     if "trust_remote_code" in str(error):
         return (
@@ -197,7 +198,7 @@ def _forget_packing(network: PreTrainedModel) -> None:
 
 
 @contextmanager
-def _quiet(local: bool) -> Iterator[None]:
+def quiet(local: bool) -> Iterator[None]:
     """Keep transformers' warnings away, and its bars too unless a download is to be seen."""
     verbosity = transformers_logging.get_verbosity()
     hub_verbosity = hub_logging.get_verbosity()

@@ -93,6 +93,18 @@ class Memory:
         self._used[layer] = end
         return keys[:, :, :end], values[:, :, :end]
 
+    def start(self, tokens: int, capacity: int, *, last: bool) -> Memory:
+        """What another row that begins with the same `tokens` can go on from.
+
+        Args:
+            last: this row is over: what it holds is let go, a layer at a time.
+        """
+        made = Memory(capacity)
+        for layer in list(self._buffers):
+            keys, values = self._buffers.pop(layer) if last else self._buffers[layer]
+            made.extend(layer, keys[:, :, :tokens], values[:, :, :tokens])
+        return made
+
     def _room(self, like: Tensor) -> Tensor:
         batch, heads, _, width = like.shape
         return like.new_empty(batch, heads, self.capacity, width)

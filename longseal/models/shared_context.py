@@ -22,6 +22,9 @@ from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
 
 _NAME = "longseal_shared_context"
 
+#: A context that goes on from a kept start is run by so many queries at a time (fastest on a CPU),
+#: or fewer where their mask would have more entries than this.
+QUERIES, MASK = 256, 2**26
 
 _PASS: list[Sequence[Segment]] = []  # no ContextVar: on a GPU the backward pass has its own thread
 
@@ -70,22 +73,34 @@ def _attend(
         layer = module.layer_idx
         assert isinstance(layer, int)
         key, value = segment.memory.extend(layer, key, value)
-    if query.shape[2] == key.shape[2]:  # the row from its start
-        n = segment.layout.context
-        part, _ = sdpa_attention_forward(
-            module,
-            query[:, :, :n],
-            key[:, :, :n],
-            value[:, :, :n],
-            None,
-            scaling=scaling,
-            is_causal=True,
-        )
+    context = segment.layout.context
+    new = max(0, query.shape[2] - len(segment.layout.blocks))  # tokens of the context
+    piece = query[:, :, :new], key[:, :, :context], value[:, :, :context]
+    if new and new == context:
+        part, _ = sdpa_attention_forward(module, *piece, None, scaling=scaling, is_causal=True)
         yield part
-        query = query[:, :, n:]
+    elif new:
+        yield from _continued_attention(*piece, scaling)
+    query = query[:, :, new:]
     if query.shape[2]:
         mask = segment.layout.strip(query.shape[2])
         yield _strip_attention(query, key, value, mask, scaling)
+
+
+def _continued_attention(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None
+) -> Iterator[Tensor]:
+    """Causal attention of a context's last tokens, few at a time so that masks stay small."""
+    queries, keys = query.shape[2], key.shape[2]
+    group = query.shape[1] // key.shape[1]
+    few = max(1, min(QUERIES, MASK // (group * keys)))
+    for start in range(0, queries, few):
+        end = min(start + few, queries)
+        seen = keys - queries + end
+        mask = query.new_ones(end - start, seen, dtype=torch.bool).tril(keys - queries + start)
+        yield _strip_attention(
+            query[:, :, start:end], key[:, :, :seen], value[:, :, :seen], mask, scaling
+        )
 
 
 def _strip_attention(
@@ -151,7 +166,7 @@ def _attends_to_everything(network: PreTrainedModel) -> bool:
 
 @torch.no_grad()
 def _packs_exactly(network: PreTrainedModel) -> bool:
-    """Compare last logits of two blocks: in ordinary rows, in a packed one, and one from memory."""
+    """Compare last logits of two blocks: in ordinary rows, and in a packed one run in some ways."""
     if not (takes(network, "position_ids") and takes(network, "logits_to_keep")):
         return False
     vocabulary = vocabulary_size(network)
@@ -163,25 +178,40 @@ def _packs_exactly(network: PreTrainedModel) -> bool:
         network(input_ids=torch.tensor([context + block], device=network.device)).logits[0, -1]
         for block in blocks
     ]
-    expected = torch.stack(ordinary).float()
     row = PackedRow.of(context, blocks, network.device)
-    start, total = len(context), row.tokens.shape[1]
-    memory = Memory(total)
     try:
-        with packed_attention(network):
-            with packed_pass(Segment(row.layout, total)):
-                whole = logits_of(network, row.tokens, row.positions, row.ends)
-            with packed_pass(Segment(Layout(start, row.layout.blocks[:0]), start, memory)):
-                logits_of(network, row.tokens[:, :start], row.positions[:, :start], row.ends[:0])
-            with packed_pass(Segment(row.layout, total - start, memory)):
-                tokens, positions = row.tokens[:, start:], row.positions[:, start:]
-                grown = logits_of(network, tokens, positions, row.ends - start)
+        ways = [_in_steps(network, row, steps) for steps in ((), (23,), (9, 23))]
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, AssertionError):
         return False  # this family does not go through the interface
+    return all(alike(network, way, torch.stack(ordinary)) for way in ways)
+
+
+def _in_steps(network: PreTrainedModel, row: PackedRow, steps: Sequence[int]) -> Tensor:
+    """Last logits of the blocks, the row run up to each of `steps` first, then to its end.
+
+    What one step keeps, the next goes on from in a memory of its own.
+    """
+    total, done = row.tokens.shape[1], 0
+    memory = Memory(total) if steps else None
+    with packed_attention(network):
+        for step in steps:
+            assert memory is not None
+            memory = memory.start(done, total, last=False)
+            part = Segment(Layout(step, row.layout.blocks[:0]), step - done, memory)
+            with packed_pass(part):
+                tokens, positions = row.tokens[:, done:step], row.positions[:, done:step]
+                logits_of(network, tokens, positions, row.ends[:0])
+            done = step
+        with packed_pass(Segment(row.layout, total - done, memory)):
+            tokens, positions = row.tokens[:, done:], row.positions[:, done:]
+            return logits_of(network, tokens, positions, row.ends - done)
+
+
+def alike(network: PreTrainedModel, found: Tensor, expected: Tensor) -> bool:
+    """Whether logits differ by no more than the network's rounding."""
+    found, expected = found.float(), expected.float()
     tolerance = (1e-3 if network.dtype == torch.float32 else 0.1) * expected.std()
-    return all(
-        bool((found.float() - expected).abs().max() <= tolerance) for found in (whole, grown)
-    )
+    return bool((found - expected).abs().max() <= tolerance)
 
 
 def logits_of(

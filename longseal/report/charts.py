@@ -11,7 +11,7 @@ import altair as alt
 from longseal.evaluation.results import Accuracy
 from longseal.report.contents import Judged
 from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish
-from longseal.report.wording import interval, percent, short_length
+from longseal.report.wording import count, interval, percent, share, short_length
 from longseal.scales import Scales
 
 _LOOKS = {
@@ -22,13 +22,21 @@ _LOOKS = {
 _DODGE = 12  # pixels between the variants' points at one length
 
 
-def accuracy_chart(accuracies: Sequence[Accuracy]) -> Chart:
-    """Accuracy over length: a line and points for each variant, with 95% intervals.
+def accuracy_chart(accuracies: Sequence[Accuracy], height: int = 300) -> Chart:
+    """One task's accuracy over length: a line and points for each variant, with 95% intervals.
 
-    The folded model usually answers as the tuned one does: its points stand beside, on a dashed
-    line.
+    Where samples are counted in groups (such as ranges of lengths), the groups stand along x. The
+    folded model usually answers as the tuned one does: its points stand beside, on a dashed line.
+
+    Args:
+        accuracies: of one task, or the means of one family.
+        height: in pixels.
     """
-    lengths = [short_length(n) for n in sorted({a.length for a in accuracies})]
+    rising = sorted(accuracies, key=lambda a: a.length)
+    places = {(a.group, a.length): a.group or short_length(a.length) for a in rising}
+    if len(set(places.values())) < len(places):  # a group at several lengths
+        places = {(group, n): f"{group}, {short_length(n)}".lstrip(", ") for group, n in places}
+    in_parts = any(a.correct is None for a in accuracies)
     variants = list(dict.fromkeys(a.variant for a in accuracies))
     colours, shapes, dashes = zip(
         *(_LOOKS.get(v, (GREY, "cross", [1, 0])) for v in variants), strict=True
@@ -37,12 +45,12 @@ def accuracy_chart(accuracies: Sequence[Accuracy]) -> Chart:
     rows = [
         {
             "variant": a.variant,
-            "length": short_length(a.length),
+            "length": places[a.group, a.length],
             "accuracy": a.value,
             "low": a.low,
             "high": a.high,
-            "says": f"{a.variant} at {a.length:,} tokens: {a.correct} of {a.total} right, "
-            f"{percent(a.value)} (95% interval {interval(a)})",
+            "says": f"{a.variant} at {a.length:,} tokens: {share(a)}, {count(a)} "
+            f"(95% interval {interval(a)})",
         }
         for a in accuracies
     ]
@@ -51,8 +59,8 @@ def accuracy_chart(accuracies: Sequence[Accuracy]) -> Chart:
     based = alt.Chart(alt.InlineData(rows)).encode(
         x=alt.X(
             "length:N",
-            sort=lengths,
-            title="prompt length, tokens",
+            sort=list(places.values()),
+            title="group" if any(a.group for a in accuracies) else "prompt length, tokens",
             axis=alt.Axis(labelAngle=0, grid=False, ticks=False),
             scale=alt.Scale(type="point", padding=0.3),
         ),
@@ -64,9 +72,12 @@ def accuracy_chart(accuracies: Sequence[Accuracy]) -> Chart:
         color=alt.Color("variant:N", scale=alt.Scale(domain=variants, range=colours), **variant),
         tooltip=alt.Tooltip("says:N"),
     )
-    share = alt.Scale(domain=[0, 1])
+    from_0_to_1 = alt.Scale(domain=[0, 1])
     accuracy = alt.Y(
-        "accuracy:Q", scale=share, title="answered right", axis=alt.Axis(format="%", tickCount=5)
+        "accuracy:Q",
+        scale=from_0_to_1,
+        title="mean score" if in_parts else "answered right",
+        axis=alt.Axis(format=".1f" if in_parts else "%", tickCount=5),
     )
     lines = based.mark_line(strokeWidth=2).encode(
         y=accuracy,
@@ -75,13 +86,13 @@ def accuracy_chart(accuracies: Sequence[Accuracy]) -> Chart:
         ),
     )
     bars = based.mark_rule(strokeWidth=2, opacity=0.45).encode(
-        y=alt.Y("low:Q", scale=share), y2="high:Q"
+        y=alt.Y("low:Q", scale=from_0_to_1), y2="high:Q"
     )
     points = based.mark_point(filled=True, size=90, opacity=1).encode(
         y=accuracy,
         shape=alt.Shape("variant:N", scale=alt.Scale(domain=variants, range=shapes), **variant),
     )
-    return finish(bars + lines + points, 300)
+    return finish(bars + lines + points, height)
 
 
 def scales_chart(scales: Scales) -> Chart:

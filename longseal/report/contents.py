@@ -46,7 +46,8 @@ class Contents:
     Attributes:
         config: the settings, as `config.json` has them.
         sessions: one record a call of longseal, the first one first.
-        evaluation: every case; variants in the order base, tuned, folded, lengths rising.
+        evaluation: every case; variants in the order base, tuned, folded, tasks as they were asked,
+            lengths rising.
         steps: one record a training step (`step`, `loss` in nats a token, `tokens`).
         fold: the figures of `longseal.Folded`.
     """
@@ -80,7 +81,9 @@ class Contents:
             contents = cls(
                 config=read_json(config) if config.exists() else {},
                 sessions=tuple(events.get("session", ())),
-                evaluation=Evaluation(_cases(events.get("case", ()))),
+                evaluation=Evaluation(
+                    _cases(events.get("case", ())), _excluded(events.get("excluded", ()))
+                ),
                 steps=tuple({r["step"]: r for r in events.get("step", ())}.values()),
                 judged=_judged(events),
                 stages=_stages(events.get("stage", ())),
@@ -106,9 +109,22 @@ def _by_event(records: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any
 
 
 def _cases(records: Iterable[Mapping[str, Any]]) -> tuple[Case, ...]:
-    rank = {name: place for place, name in enumerate(_VARIANTS)}
-    cases = map(case_from, records)
-    return tuple(sorted(cases, key=lambda c: (rank.get(c.variant, len(rank)), c.variant, c.length)))
+    """Sorted, and of a question that was asked again (of changed weights, say) the last answer."""
+    cases = {
+        (c.variant, c.task, c.group, c.length, c.seed, c.context, c.question): c
+        for c in map(case_from, records)
+    }
+    variants = dict.fromkeys((*_VARIANTS, *sorted({c.variant for c in cases.values()})))
+    tasks = dict.fromkeys(c.task for c in cases.values())
+    ranks = [{name: place for place, name in enumerate(names)} for names in (variants, tasks)]
+    return tuple(
+        sorted(cases.values(), key=lambda c: (ranks[0][c.variant], ranks[1][c.task], c.length))
+    )
+
+
+def _excluded(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """By task, the questions that were too long to ask; every variant leaves out the same."""
+    return {task: count for record in records for task, count in record["excluded"].items()}
 
 
 def _judged(events: Mapping[str, Iterable[Mapping[str, Any]]]) -> tuple[Judged, ...]:

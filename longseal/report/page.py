@@ -14,10 +14,13 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from longseal.evaluation.compare import compare, sentence, where
+from longseal.evaluation.results import Accuracy, AtDepth, Evaluation
 from longseal.files import new_file
 from longseal.report import charts, wording
 from longseal.report.contents import Contents
 from longseal.report.look import Chart
+from longseal.report.table import results
 
 _EXAMPLES = 4
 _CLIP = 800  # characters of an example's answer
@@ -25,8 +28,13 @@ _CLIP = 800  # characters of an example's answer
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart in the page, with what it shows in words."""
+    """A chart in the page, with what it shows in words.
 
+    Attributes:
+        section: where it stands.
+    """
+
+    section: str
     title: str
     caption: str
     spec: dict[str, Any]
@@ -60,7 +68,12 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         percent=wording.percent,
+        share=wording.share,
+        count=wording.count,
         interval=wording.interval,
+        verdict=wording.verdict,
+        where=where,
+        sentence=sentence,
         duration=wording.duration,
         gigabytes=lambda size: f"{size / 1e9:.2f} GB",
         thousands=lambda number: f"{number:,}",
@@ -81,17 +94,16 @@ def _bundle() -> Markup:
 
 def _view(contents: Contents) -> dict[str, Any]:
     """All that the template shows."""
-    accuracies = contents.evaluation.accuracy()
-    compared = wording.changes(contents.evaluation)
+    evaluation = contents.evaluation
+    compared = wording.changes(evaluation)
     adapter = contents.adapter
     settings = dict(contents.config) or (adapter.record.get("settings", {}) if adapter else {})
     return {
         "headline": wording.headline(contents),
         "model": contents.config.get("model") or (adapter.base if adapter else None),
-        "tasks": list(dict.fromkeys(c.task for c in contents.evaluation.cases)),
-        "lengths": sorted({a.length for a in accuracies}),
-        "variants": list(dict.fromkeys(a.variant for a in accuracies)),
-        "accuracies": {(a.variant, a.length): a for a in accuracies},
+        "tasks": wording.asked(_tasks(contents)),
+        "results": results(evaluation),
+        "excluded": evaluation.excluded,
         "figures": _figures(contents),
         "adapter": adapter,
         "reach": _reach(contents),
@@ -100,12 +112,19 @@ def _view(contents: Contents) -> dict[str, Any]:
         "fold": contents.fold,
         "stages": contents.stages,
         "changes": compared,
+        "comparisons": compare(*zip(*compared.pairs, strict=True)) if compared else (),
         "gained": wording.spread_out(compared.gained, _EXAMPLES) if compared else [],
         "lost": wording.spread_out(compared.lost, 1) if compared else [],
         "sessions": contents.sessions,
-        "seeds": sorted({c.seed for c in contents.evaluation.cases}),
+        "seeds": sorted({c.seed for c in evaluation.cases}),
         "settings": settings,
     }
+
+
+def _tasks(contents: Contents) -> list[str]:
+    """The tasks' names as they were asked for (`ruler` for all 13), else as they are."""
+    found = contents.config.get("task") or [c.task for c in contents.evaluation.cases]
+    return [found] if isinstance(found, str) else list(dict.fromkeys(found))
 
 
 def _reach(contents: Contents) -> tuple[float, float] | None:
@@ -117,20 +136,12 @@ def _reach(contents: Contents) -> tuple[float, float] | None:
 
 
 def _figures(contents: Contents) -> list[Figure]:
-    figures = []
-    if contents.evaluation.cases:
-        figures.append(
-            _figure(
-                "Accuracy over length",
-                "Share of questions answered right by free generation. Bars: 95% intervals "
-                "(Wilson). Points at one length stand side by side so that none hides another.",
-                charts.accuracy_chart(contents.evaluation.accuracy()),
-            )
-        )
+    figures = [*_accuracy_figures(contents.evaluation), *_depth_figures(contents.evaluation)]
     scales = contents.adapter.scales if contents.adapter else None
     if scales is not None and not scales.unchanged:
         figures.append(
             _figure(
+                "scales",
                 "Scale of every head",
                 "Orange speaks louder than in the base, blue more softly; grey is 1, unchanged."
                 + (" Shown: the mean of a head's channels." if scales.kind == "channel" else ""),
@@ -140,6 +151,7 @@ def _figures(contents: Contents) -> list[Figure]:
         if scales.kind == "channel":
             figures.append(
                 _figure(
+                    "scales",
                     "Spread of the channels in every head",
                     "Darker heads have channels that were changed more unlike one another.",
                     charts.spread_chart(scales),
@@ -148,6 +160,7 @@ def _figures(contents: Contents) -> list[Figure]:
     if contents.steps:
         figures.append(
             _figure(
+                "training",
                 "Training",
                 "Loss at answer tokens. Above the plot: how many held-out questions the candidates "
                 "of that step answered right, at strength 1 or the one named.",
@@ -157,8 +170,48 @@ def _figures(contents: Contents) -> list[Figure]:
     return figures
 
 
-def _figure(title: str, caption: str, chart: Chart) -> Figure:
+def _accuracy_figures(evaluation: Evaluation) -> list[Figure]:
+    """One a task, the means of families first; lower ones where there are many."""
+    tasks: dict[str, list[Accuracy]] = {}
+    for accuracy in (*evaluation.mean(), *evaluation.accuracy()):
+        tasks.setdefault(accuracy.task, []).append(accuracy)
+    return [
+        _figure(
+            "accuracy",
+            "Accuracy over length" if len(tasks) == 1 else task,
+            "By free generation, with 95% intervals. Points at one length stand side by side so "
+            "that none hides another."
+            if place == 0
+            else "",
+            charts.accuracy_chart(found, 300 if len(tasks) <= 3 else 180),
+        )
+        for place, (task, found) in enumerate(tasks.items())
+    ]
+
+
+def _depth_figures(evaluation: Evaluation) -> list[Figure]:
+    """A heat map of each task that was asked at several depths."""
+    tasks: dict[str, list[AtDepth]] = {}
+    for row in evaluation.by_depth():
+        tasks.setdefault(wording.name(row.task, row.group), []).append(row)
+    several = {task: rows for task, rows in tasks.items() if len({row.depth for row in rows}) > 1}
+    if not several:
+        return []
+    from longseal.report.heatmap import heatmap_chart
+
+    return [
+        _figure(
+            "depth",
+            f"{task}: accuracy by length and depth",
+            "Depth 0 is the start of the context, 1 its end.",
+            heatmap_chart(rows),
+        )
+        for task, rows in several.items()
+    ]
+
+
+def _figure(section: str, title: str, caption: str, chart: Chart) -> Figure:
     """The page has its own colours, light or dark: a chart's background is left to it."""
     spec = chart.to_dict()
     spec["config"]["background"] = "transparent"
-    return Figure(title, caption, spec)
+    return Figure(section, title, caption, spec)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor
 
+from longseal.evaluation.compare import Pair, pairs
 from longseal.evaluation.results import Accuracy, Case, Evaluation
 from longseal.report.contents import Contents
 
@@ -15,19 +17,29 @@ _NAMES = {"base": "the base", "tuned": "the tuned model", "folded": "the folded 
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of the questions that two variants were both asked.
+    """What became of the questions that the base and another variant were both asked.
 
     Attributes:
         after: the variant that is held against the base.
-        asked: how many questions both answered.
-        gained, lost: pairs (base's case, the other's), wrong-then-right and right-then-wrong, the
-            longest first.
+        pairs: of cases, the base's and the other's.
     """
 
     after: str
-    asked: int
-    gained: tuple[tuple[Case, Case], ...]
-    lost: tuple[tuple[Case, Case], ...]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def gained(self) -> list[Pair]:
+        """Scored higher than before (wrong and then right), the longest first."""
+        return self._longest_first(lambda base, after: after.value > base.value)
+
+    @property
+    def lost(self) -> list[Pair]:
+        """Scored lower than before (right and then wrong), the longest first."""
+        return self._longest_first(lambda base, after: after.value < base.value)
+
+    def _longest_first(self, wanted: Callable[[Case, Case], bool]) -> list[Pair]:
+        found = (pair for pair in self.pairs if wanted(*pair))
+        return sorted(found, key=lambda pair: -pair[0].length)
 
 
 def percent(share: float) -> str:
@@ -39,9 +51,40 @@ def percent(share: float) -> str:
     return f"{floor(share * 100 + 0.5)}%"
 
 
+def share(accuracy: Accuracy) -> str:
+    """The share of right answers, such as `88%`; the mean, `0.42`, where there are parts of one."""
+    return f"{accuracy.value:.2f}" if accuracy.correct is None else percent(accuracy.value)
+
+
+def count(accuracy: Accuracy) -> str:
+    """How many answers were right, such as `21 of 24`, or how many the mean is of."""
+    right = "mean" if accuracy.correct is None else accuracy.correct
+    return f"{right} of {accuracy.total}"
+
+
 def interval(accuracy: Accuracy) -> str:
-    """The 95% interval, such as `69–96%`."""
+    """The 95% interval, such as `69–96%` or `0.69–0.96`."""
+    if accuracy.correct is None:
+        return f"{accuracy.low:.2f}–{accuracy.high:.2f}"
     return f"{percent(accuracy.low)[:-1]}–{percent(accuracy.high)}"
+
+
+def name(task: str, group: str) -> str:
+    """A task, and what of it is counted by itself."""
+    return f"{task}, {group}" if group else task
+
+
+def verdict(case: Case) -> str:
+    """What an answer got: `right`, `wrong`, or its part of a point."""
+    return {0.0: "wrong", 1.0: "right"}.get(case.value, f"score {case.value:.2f}")
+
+
+def asked(tasks: Sequence[str]) -> str:
+    """Which tasks were asked; of more than three their families, such as `ruler (13 tasks)`."""
+    if len(tasks) <= 3:
+        return ", ".join(tasks)
+    families = Counter(task.split("/")[0] for task in tasks)
+    return ", ".join(f"{f} ({n} tasks)" if n > 1 else f for f, n in families.items())
 
 
 def short_length(tokens: int) -> str:
@@ -65,56 +108,91 @@ def duration(seconds: float) -> str:
 
 def headline(contents: Contents) -> str:
     """What happened, in numbers."""
-    if not contents.evaluation.cases:
+    evaluation = contents.evaluation
+    if not evaluation.cases:
         return _tuning_headline(contents)
     unchanged = _unchanged(contents)
-    found = {(a.variant, a.length): a for a in contents.evaluation.accuracy()}
-    for variant, with_scales in _AFTER.items():
-        both = [n for v, n in found if v == variant and ("base", n) in found]
-        if both and not unchanged:
-            base, after = found["base", max(both)], found[variant, max(both)]
-            return (
-                f"At {max(both):,} tokens the base answered {_count(base)} right; "
-                f"{with_scales} {_count(after)}."
-            )
-    variant = next(iter(found))[0]
-    length = max(n for v, n in found if v == variant)
-    name = _NAMES.get(variant, variant)
-    said = f"At {length:,} tokens {name} answered {_count(found[variant, length])} right."
+    if len({(case.task, case.group) for case in evaluation.cases}) > 1:
+        said = _headline_of_tasks(evaluation, alone=bool(unchanged))
+    else:
+        said = _headline_of_task(evaluation, alone=bool(unchanged))
     return f"{unchanged} {said}" if unchanged else said
 
 
-def changes(evaluation: Evaluation) -> Changes | None:
-    """Hold the base's answers against the folded (else the tuned) model's, question by question."""
-    asked: dict[str, dict[tuple[object, ...], Case]] = {}
-    for c in evaluation.cases:
-        asked.setdefault(c.variant, {})[c.task, c.seed, c.length, c.context, c.question] = c
-    after = next((v for v in _AFTER if v in asked), None)
-    if after is None or "base" not in asked:
-        return None
-    pairs = [(c, asked[after][key]) for key, c in asked["base"].items() if key in asked[after]]
-    pairs.sort(key=lambda pair: -pair[0].length)
-    return Changes(
-        after,
-        len(pairs),
-        tuple(p for p in pairs if p[1].correct and not p[0].correct),
-        tuple(p for p in pairs if p[0].correct and not p[1].correct),
+def _headline_of_task(evaluation: Evaluation, *, alone: bool) -> str:
+    """At the longest length; of one variant alone, or of what came before and after."""
+    found = {(a.variant, a.length): a for a in evaluation.accuracy()}
+    for variant, with_scales in _AFTER.items():
+        both = [n for v, n in found if v == variant and ("base", n) in found]
+        if both and not alone:
+            base, after = found["base", max(both)], found[variant, max(both)]
+            return (
+                f"At {max(both):,} tokens the base {_did(base)}; {with_scales} "
+                f"{share(after) if after.correct is None else count(after)}."
+            )
+    variant = next(iter(found))[0]
+    length = max(n for v, n in found if v == variant)
+    return f"At {length:,} tokens {_NAMES.get(variant, variant)} {_did(found[variant, length])}."
+
+
+def _headline_of_tasks(evaluation: Evaluation, *, alone: bool) -> str:
+    """Over all questions; of one variant alone, or of what came before and after."""
+    compared = None if alone else changes(evaluation)
+    first = evaluation.cases[0].variant
+    if compared is None:
+        sides = [[case for case in evaluation.cases if case.variant == first]]
+    else:
+        sides = [list(side) for side in zip(*compared.pairs, strict=True)]
+    whole = all(case.value in (0, 1) for side in sides for case in side)
+    figures = [
+        str(sum(case.correct for case in side))
+        if whole
+        else f"{sum(case.value for case in side) / len(side):.2f}"
+        for side in sides
+    ]
+    tasks = len({case.task for case in sides[0]})
+    verb, rest = ("answered", "right") if whole else ("scored", "on average")
+    said = (
+        f"On {len(sides[0]):,} questions of {tasks} task{'s' * (tasks != 1)} "
+        f"{_NAMES.get(first, first)} {verb} {figures[0]} {rest}"
     )
+    return f"{said}." if compared is None else f"{said}; {_AFTER[compared.after]} {figures[1]}."
 
 
-def spread_out(pairs: Sequence[tuple[Case, Case]], count: int) -> list[tuple[Case, Case]]:
-    """Up to `count` of the pairs, of different contexts and lengths as far as there are."""
-    order: dict[tuple[int, int], int] = {}
+def changes(evaluation: Evaluation) -> Changes | None:
+    """Hold the base's answers against the folded (else the tuned) model's, question by question.
+
+    None where no question was asked of both.
+
+    Raises:
+        LongsealError: the two were asked different prompts.
+    """
+    cases = {
+        variant: [case for case in evaluation.cases if case.variant == variant]
+        for variant in ("base", *_AFTER)
+    }
+    for after in _AFTER:
+        if both := pairs(cases["base"], cases[after]):
+            return Changes(after, tuple(both))
+    return None
+
+
+def spread_out(found: Sequence[Pair], most: int) -> list[Pair]:
+    """Up to `most` of the pairs, of different tasks, lengths and contexts as far as there are."""
+    order: dict[tuple[str, int, int], int] = {}
     ranked = []
-    for place, pair in enumerate(pairs):
-        sample = (pair[0].length, pair[0].context)
+    for place, pair in enumerate(found):
+        sample = (pair[0].task, pair[0].length, pair[0].context)
         order[sample] = order.get(sample, -1) + 1
         ranked.append((order[sample], place))
-    return [pairs[place] for _, place in sorted(ranked)[:count]]
+    return [found[place] for _, place in sorted(ranked)[:most]]
 
 
-def _count(accuracy: Accuracy) -> str:
-    return f"{accuracy.correct} of {accuracy.total}"
+def _did(accuracy: Accuracy) -> str:
+    """What a variant did, such as `answered 21 of 24 right`."""
+    if accuracy.correct is None:
+        return f"scored {share(accuracy)} on average"
+    return f"answered {count(accuracy)} right"
 
 
 def _unchanged(contents: Contents) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,12 +24,12 @@ class Scaling:
     """
 
     def __init__(self, factor: Factor) -> None:
-        self._factor = factor
+        self.factor = factor
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The module's arguments, the first one scaled; None leaves them as they are."""
         hidden: Tensor = args[0]
-        factor = self._factor(hidden)
+        factor = self.factor(hidden)
         if factor is None:
             return None
         return ((hidden * factor.to(hidden.device)).to(hidden.dtype), *args[1:])
@@ -42,6 +43,24 @@ def scaling(network: PreTrainedModel, factors: Mapping[str, Factor]) -> Iterator
             handle = network.get_submodule(name).register_forward_pre_hook(Scaling(factor))
             handles.callback(handle.remove)
         yield
+
+
+def scaled_by(network: PreTrainedModel) -> str:
+    """A hash of what is attached: which inputs are multiplied by what; empty where nothing is."""
+    seen = sha256()
+    scaled = False
+    for name, module in network.named_modules():
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, Scaling) and (factor := hook.factor(_ones(module))) is not None:
+                scaled = True
+                seen.update(name.encode())
+                seen.update(factor.detach().float().cpu().contiguous().numpy().tobytes())
+    return seen.hexdigest()[:16] if scaled else ""
+
+
+def _ones(module: nn.Module) -> Tensor:
+    """An input that a factor can be asked for: `(1, 1, 1)`."""
+    return next(module.parameters()).new_ones(1, 1, 1)
 
 
 def refuse_attached(network: PreTrainedModel) -> None:

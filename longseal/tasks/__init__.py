@@ -1,24 +1,29 @@
 """Retrieval formats, one file each, and the one place where text becomes tokens."""
 
-from longseal.errors import LongsealError
-from longseal.tasks.lines import Lines
-from longseal.tasks.sample import Question, Sample, Task
+from longseal.tasks.registry import Chosen, choose, family_of, names, task
+from longseal.tasks.sample import (
+    Exhausted,
+    Family,
+    Material,
+    Question,
+    Recorded,
+    Sample,
+    Task,
+    Wanted,
+)
 
-TASKS: dict[str, type[Task]] = {Lines.name: Lines}
-
-
-def task(name: str) -> Task:
-    """Return the task that is called `name`.
-
-    Raises:
-        LongsealError: there is no such task.
-
-    >>> task("lines").metric
-    'last'
-    """
-    if name not in TASKS:
-        raise LongsealError(f"there is no task {name!r}: choose from {', '.join(TASKS)}")
-    return TASKS[name]()
-
-
-__all__ = ["TASKS", "Question", "Sample", "Task", "task"]
+__all__ = [
+    "Chosen",
+    "Exhausted",
+    "Family",
+    "Material",
+    "Question",
+    "Recorded",
+    "Sample",
+    "Task",
+    "Wanted",
+    "choose",
+    "family_of",
+    "names",
+    "task",
+]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from longseal.models.generation import generate
+from longseal.models.generation import Continuation, generate
 from longseal.models.load import LanguageModel
 from longseal.tasks.prompt import EncodedSample, Prompts
-from longseal.tasks.sample import Task
+from longseal.tasks.sample import Question, Task
+
+#: Continues prompts: samples, tokens each of their questions may be answered with, stop tokens.
+Generate = Callable[
+    [Sequence[EncodedSample], Sequence[Sequence[int]], Sequence[int]], Iterator[Continuation]
+]
 
 
 @dataclass(frozen=True)
@@ -17,33 +22,52 @@ class Answer:
 
     Attributes:
         sample, question: which sample of those asked, and which question of it.
-        tokens: length of its prompt, template included.
-        scores: each way of scoring.
+        thoughts: tokens of thought before the answer.
+        seconds: time it took, its share of what was answered together.
+        scores: each way of scoring, 0 to 1.
     """
 
     sample: int
     question: int
-    tokens: int
-    expected: str
     prediction: str
-    scores: Mapping[str, bool]
+    thoughts: int
+    seconds: float
+    scores: Mapping[str, float]
+
+
+def generate_here(model: LanguageModel) -> Generate:
+    """Answers of this process."""
+
+    def run(
+        samples: Sequence[EncodedSample], budgets: Sequence[Sequence[int]], stop: Sequence[int]
+    ) -> Iterator[Continuation]:
+        return generate(model, samples, max_new_tokens=budgets, stop_tokens=stop)
+
+    return run
+
+
+def answer_budget(task: Task, prompts: Prompts, question: Question) -> int:
+    """Tokens that a question may be answered with, thoughts included."""
+    own = question.fields.get("max_new_tokens", task.max_new_tokens)
+    return int(own) + prompts.thinking
 
 
 def ask(
-    model: LanguageModel, task: Task, prompts: Prompts, samples: Sequence[EncodedSample]
+    task: Task, prompts: Prompts, samples: Sequence[EncodedSample], run: Generate
 ) -> Iterator[Answer]:
-    """Answer every question greedily, nothing of the answer given; score each when it is whole."""
-    for done in generate(
-        model, samples, max_new_tokens=task.max_new_tokens, stop_tokens=prompts.stop_tokens
-    ):
-        encoded = samples[done.sample]
-        prediction = prompts.decode(done.tokens)
-        expected = encoded.source.questions[done.question].expected
+    """Answer every question greedily, nothing of the answer given but its prefix; score each."""
+    budgets = [
+        [answer_budget(task, prompts, question) for question in sample.source.questions]
+        for sample in samples
+    ]
+    for done in run(samples, budgets, prompts.stop_tokens):
+        question = samples[done.sample].source.questions[done.question]
+        prediction, thoughts = prompts.decode(done.tokens)
         yield Answer(
             sample=done.sample,
             question=done.question,
-            tokens=len(encoded.context) + len(encoded.questions[done.question]),
-            expected=expected,
             prediction=prediction,
-            scores=task.score(prediction, expected),
+            thoughts=thoughts,
+            seconds=done.seconds,
+            scores=task.score(prediction, question),
         )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from random import Random
 
 from wonderwords import RandomWord
 
-from longseal.errors import LongsealError
-from longseal.tasks.sample import Question, Sample
+from longseal.tasks.jsonl import jsonl, parse
+from longseal.tasks.sample import Family, Material, Question, Recorded, Sample, Task, Wanted
 
 _HEADER = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -26,7 +25,7 @@ _MAX_VALUE = 50_000
 _NUMBER = re.compile(r"\d+")
 
 
-class Lines:
+class Lines(Task):
     """Find the number that stands on the line with a given key.
 
     Keys are adjective-noun pairs without repeats (LongEval's own generator runs out after 912
@@ -35,56 +34,87 @@ class Lines:
     """
 
     name = "lines"
+    about = "the number on the line with a given key, among thousands of such lines"
+    source = "LongEval (DachengLi1/LongChat at 4b5faa5)"
     max_new_tokens = 100  # LongEval's own budget
     metric = "last"
     unit = "lines"
 
-    def sample(self, size: int, questions: int, rng: Random) -> Sample:
-        """Make `size` lines and ask for `questions` of them (fewer where there are fewer lines)."""
+    def sample(self, wanted: Wanted) -> Sample:
+        """Make the lines and ask for some of them (fewer where there are fewer lines).
+
+        With a depth, the first question is about the line that stands there.
+        """
+        size, random = wanted.size, wanted.random()
         adjectives, nouns = _words()
-        pairs = rng.sample(range(len(adjectives) * len(nouns)), size)
+        pairs = random.sample(range(len(adjectives) * len(nouns)), size)
         keys = [f"{adjectives[p // len(nouns)]}-{nouns[p % len(nouns)]}" for p in pairs]
         if size <= _MAX_VALUE:
-            values = rng.sample(range(1, _MAX_VALUE + 1), size)
+            values = random.sample(range(1, _MAX_VALUE + 1), size)
         else:
-            values = [rng.randint(1, _MAX_VALUE) for _ in range(size)]
-        lines = (
+            values = [random.randint(1, _MAX_VALUE) for _ in range(size)]
+        lines = [
             f"line {key}: REGISTER_CONTENT is <{value}>\n"
             for key, value in zip(keys, values, strict=True)
-        )
-        asked = rng.sample(range(size), min(questions, size))
+        ]
+        asked = random.sample(range(size), min(wanted.questions, size))
+        if wanted.depth is not None:
+            there = round(wanted.depth * (size - 1))
+            asked = [there, *(i for i in asked if i != there)][: len(asked)]
         return Sample(
             context=_HEADER + "".join(lines),
             questions=tuple(_question(keys[i], str(values[i])) for i in asked),
         )
 
-    def score(self, prediction: str, expected: str) -> Mapping[str, bool]:
+    def score(self, prediction: str, question: Question) -> Mapping[str, float]:
         """Score by LongEval's rule, the last number (`last`), and by two kinder ones beside it.
 
         `first`: the first number is right. `contains`: the right number stands somewhere.
         """
         numbers = [int(number) for number in _NUMBER.findall(prediction)] or [-1]
-        value = int(expected)
+        value = int(question.expected[0])
         return {
-            "last": numbers[-1] == value,
-            "first": numbers[0] == value,
-            "contains": value in numbers,
+            "last": float(numbers[-1] == value),
+            "first": float(numbers[0] == value),
+            "contains": float(value in numbers),
         }
+
+
+class LinesFile(Recorded):
+    """LongEval's own test files, as published."""
+
+    about = Lines.about
+    source = Lines.source
+    max_new_tokens = Lines.max_new_tokens
+    metric = Lines.metric
+
+    def score(self, prediction: str, question: Question) -> Mapping[str, float]:
+        """As lines are scored."""
+        return Lines().score(prediction, question)
+
+
+def _make(variant: str, material: Material) -> Task:
+    if not material.data:
+        return Lines()
+    return LinesFile("lines", [sample for path in material.data for sample in read_longeval(path)])
+
+
+FAMILY = Family(
+    "lines",
+    Lines.about,
+    _make,
+    source=Lines.source,
+    takes="--data: LongEval's test files (N_lines.jsonl), asked as they are",
+)
 
 
 def read_longeval(path: Path) -> list[Sample]:
     """Read a test file of LongEval (`N_lines.jsonl`): one sample with one question a row.
 
     Raises:
-        LongsealError: the file is missing or a row is not LongEval's.
+        LongsealError: the file is missing or a row is not LongEval's; the line is said.
     """
-    try:
-        rows = [json.loads(row) for row in path.read_text("utf-8").splitlines() if row.strip()]
-        return [_from_row(row) for row in rows]
-    except OSError as error:
-        raise LongsealError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LongsealError(f"{path} is not a LongEval lines file: {error}") from error
+    return [parse(path, number, row, _from_row) for number, row in jsonl(path)]
 
 
 def _from_row(row: Mapping[str, object]) -> Sample:
@@ -93,14 +123,15 @@ def _from_row(row: Mapping[str, object]) -> Sample:
         raise TypeError("random_idx is no list")
     context, tail, question = prompt.rpartition(_TAIL)
     answer = _question(str(key_and_position[0]), str(row["expected_number"]))
-    return Sample(context, (Question(tail + question, answer.answer, answer.expected),))
+    return Sample(context, (replace(answer, text=tail + question),))
 
 
 def _question(key: str, value: str) -> Question:
     return Question(
         text=f"{_TAIL}{key}? I need the number. ",
         answer=f"The <REGISTER_CONTENT> in line {key} is <{value}>.",
-        expected=value,
+        expected=(value,),
+        evidence=f"line {key}: REGISTER_CONTENT is <{value}>\n",
     )
 
 

@@ -10,7 +10,7 @@ from longseal.files import Log
 from longseal.models.load import LanguageModel
 from longseal.scales import Scales
 from longseal.tasks import Task
-from longseal.tasks.asking import ask
+from longseal.tasks.asking import ask, generate_here
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 
@@ -20,7 +20,7 @@ class Candidate:
 
     Attributes:
         strength: how far along the way from unchanged (0) to the step's own scales (1).
-        accuracy: share of held-out questions answered right, by free generation.
+        accuracy: mean score of the held-out questions, by free generation.
     """
 
     step: int
@@ -67,8 +67,9 @@ class HeldOut:
         return Candidate(step, strength, accuracy)
 
     def _accuracy(self) -> float:
-        answers = list(ask(self._model, self._task, self._prompts, self._samples))
-        return sum(bool(a.scores[self._task.metric]) for a in answers) / len(answers)
+        run = generate_here(self._model)
+        answers = list(ask(self._task, self._prompts, self._samples, run))
+        return sum(a.scores[self._task.metric] for a in answers) / len(answers)
 
 
 def candidates(steps: int) -> Iterator[tuple[int, float]]:

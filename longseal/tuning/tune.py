@@ -15,9 +15,10 @@ from longseal.models.load import LanguageModel
 from longseal.progress import Bar, bars
 from longseal.scales import Adapter, Scales
 from longseal.tasks import Task
-from longseal.tasks.prompt import EncodedSample, Prompts, prompt_limit
+from longseal.tasks.prompt import Prompts
 from longseal.tuning.choose import Candidate, HeldOut, choose
 from longseal.tuning.memory import checkpointing, needs_checkpointing
+from longseal.tuning.samples import Samples
 from longseal.tuning.step import loss
 from longseal.tuning.trajectory import Optimisation, Trajectory
 
@@ -51,9 +52,10 @@ def tune(
         LongsealError: a length is beyond the model's window, or too short for the task.
     """
     config = config or TuneConfig(task=task.name, **fields)
-    prompts = Prompts(model)
+    prompts = Prompts(model, config.thinking)
     started = monotonic()
-    judge = _judge(model, task, prompts, config, log)
+    samples = Samples(task, prompts, config, model.window)
+    judge = HeldOut(model, task, prompts, samples.held_out(), log)
     trajectory = Trajectory(folder)
     with bars() if bar is None else nullcontext(bar) as shown:
         work = shown.add_task("judge the base", total=1)
@@ -61,13 +63,14 @@ def tune(
         shown.update(work, advance=1)
         stopped = None
         if unchanged.accuracy != 1.0:
-            stopped = _train(model, task, prompts, config, trajectory, log, shown)
+            stopped = _train(model, samples, config, trajectory, log, shown)
         work = shown.add_task("choose on held-out samples", total=1)
         chosen = choose(judge, trajectory.scales, unchanged)
         shown.update(work, advance=1)
     record = {
         "task": task.name,
         "settings": config.model_dump(mode="json"),
+        "train_length": samples.length,
         "steps": len(trajectory.scales),
         "chosen": asdict(chosen),
         "held_out_base": unchanged.accuracy,
@@ -80,8 +83,7 @@ def tune(
 
 def _train(
     model: LanguageModel,
-    task: Task,
-    prompts: Prompts,
+    samples: Samples,
     config: TuneConfig,
     trajectory: Trajectory,
     log: Log | None,
@@ -91,26 +93,20 @@ def _train(
     optimisation = Optimisation.of(config.kind, model.sites)
     trajectory.resume(optimisation)
     first = len(trajectory.scales)
-    limit = prompt_limit(config.context_length, model.window, task)
-
-    def sample(name: object) -> EncodedSample:
-        seed = f"train/{config.seed}/{task.name}/{config.context_length}/{name}"
-        return prompts.fit(task, limit, config.questions, seed)
-
-    watched = sample("held-out")
+    watched = samples.watched()
     saves_memory = first < config.steps and needs_checkpointing(model, config.kind, watched)
     saving = checkpointing(model.network) if saves_memory else nullcontext()
     work = bar.add_task("tune", total=config.steps, completed=first)
     with saving, optimisation.scales.attached(model.network):
         for step in range(first, config.steps):
-            encoded = sample(step)
-            value = loss(model, encoded, backward=True)
+            contexts = samples.step(step)
+            value = sum(loss(model, each, backward=True) for each in contexts) / len(contexts)
             optimisation.step(_rate(config, step))
             if not (isfinite(value) and optimisation.scales.finite):
                 return f"the loss or a scale was not finite in step {step + 1}: kept step {step}"
             trajectory.keep(optimisation)
             if log is not None:
-                done = {"step": step + 1, "tokens": encoded.length, "loss": value}
+                done = {"step": step + 1, "tokens": contexts[0].length, "loss": value}
                 log.append({"event": "step", **done})
                 if (step + 1) % max(1, config.steps // 4) == 0:
                     done = {"step": step + 1, "strength": 1.0, "loss": loss(model, watched)}
@@ -122,17 +118,6 @@ def _train(
 def _rate(config: TuneConfig, step: int) -> float:
     """The learning rate of a step (from 0): falls in a line to 0, all steps' sum is the budget."""
     return MOVEMENT[config.kind] * 2 * (config.steps - step) / (config.steps * (config.steps + 1))
-
-
-def _judge(
-    model: LanguageModel, task: Task, prompts: Prompts, config: TuneConfig, log: Log | None
-) -> HeldOut:
-    limit = prompt_limit(config.length, model.window, task)
-    held_out = [
-        prompts.fit(task, limit, asked, f"held-out/{config.seed}/{task.name}/{config.length}/{i}")
-        for i, asked in enumerate(config.held_out_contexts)
-    ]
-    return HeldOut(model, task, prompts, held_out, log)
 
 
 def _scales(kind: Kind, model: LanguageModel, trajectory: Trajectory, chosen: Candidate) -> Scales:

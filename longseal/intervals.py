@@ -1,0 +1,28 @@
+"""How sure a mean is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """A 95% interval of the mean of values from 0 to 1, each taken as independent.
+
+    Wilson's for right and wrong. Parts of a point are resampled (bootstrap, BCa), unless all are
+    equal: then Wilson's again, from the whole counts around the sum, as nothing between 0 and 1
+    spreads more than right and wrong do. So it does not shrink to a point.
+    """
+    from scipy.stats import binomtest, bootstrap  # a second to import: only where it is used
+
+    if len(set(values)) > 1 and not set(values) <= {0, 1}:
+        import numpy as np
+
+        found = bootstrap((values,), np.mean, batch=500, rng=0).confidence_interval
+        return float(found.low), float(found.high)
+    right = round(sum(values), 9)
+    low, high = (
+        binomtest(count, len(values)).proportion_ci(method="wilson")
+        for count in (floor(right), ceil(right))
+    )
+    return float(low.low), float(high.high)

@@ -1,0 +1,54 @@
+"""Whether a model encodes positions alike in rows of different lengths.
+
+LongRoPE has two sets of frequencies, one for rows beyond the length it was first trained on;
+dynamic NTK has another for each length beyond the window. Keys of a row that is rotated by one set
+are of no use to a row that is rotated by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+
+def same_positions(network: PreTrainedModel, shortest: int, longest: int) -> int | None:
+    """The set of frequencies that serves all rows of `shortest` to `longest` tokens, by number.
+
+    Rows of one number may share keys and passes. None where the set changes between these lengths:
+    such a row can only be run by itself. Always 0 for the usual encodings.
+    """
+    number = 0
+    for kind, limit in _limits(network):
+        if shortest <= limit < longest or ("dynamic" in kind and longest > limit):
+            return None
+        number = 2 * number + (shortest > limit)
+    return number
+
+
+@torch.no_grad()
+def forget_lengths(network: PreTrainedModel) -> None:
+    """Run one token, so that dynamic NTK does not go on with the frequencies of a longer row."""
+    if any("dynamic" in kind for kind, _ in _limits(network)):
+        network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=network.device))
+
+
+def _limits(network: PreTrainedModel) -> Iterator[tuple[str, int]]:
+    """Each encoding that depends on the length, and the length beyond which it changes."""
+    config = network.config.get_text_config(decoder=True)
+    given = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    if not isinstance(given, Mapping):
+        return
+    nested: list[Any] = [part for part in given.values() if isinstance(part, Mapping)]
+    for part in nested or [given]:  # one for each kind of layer, or one for all
+        kind = str(part.get("rope_type", part.get("type")))
+        window = getattr(config, "max_position_embeddings", None)
+        if kind == "longrope":
+            before = part.get("original_max_position_embeddings")
+            window = before or getattr(config, "original_max_position_embeddings", window)
+        elif "dynamic" not in kind:
+            continue
+        if window:
+            yield kind, int(window)

@@ -1,0 +1,107 @@
+"""Tasks by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from longseal.errors import LongsealError
+from longseal.tasks import code, json_kv, lines, needle, qa, ruler
+from longseal.tasks.sample import Family, Material, NoMaterial, Task
+
+FAMILIES: dict[str, Family] = {
+    module.FAMILY.name: module.FAMILY for module in (lines, needle, ruler, qa, json_kv, code)
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Tasks that were asked for.
+
+    Attributes:
+        left_out: names that a whole family was meant to hold, and why each is not there.
+    """
+
+    tasks: tuple[Task, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def task(
+    name: str, *, data: Path | Sequence[Path] = (), haystack: str | Path | None = None
+) -> Task:
+    """Return the task that is called `name`.
+
+    Args:
+        name: such as `lines`, `ruler/vt`, or a task file that `longseal generate` made.
+        data: files that the task reads its samples, or their material, from.
+        haystack: a text file or a folder of them, in the place of the built-in prose.
+
+    Raises:
+        LongsealError: there is no such task, it lacks a file, or the name stands for several.
+
+    >>> task("lines").metric
+    'last'
+    """
+    files = (data,) if isinstance(data, str | Path) else tuple(data)
+    material = Material(tuple(map(Path, files)), None if haystack is None else Path(haystack))
+    family, variant = _find(name)
+    if family.whole and not variant:
+        names = ", ".join(f"{family.name}/{variant}" for variant in family.variants)
+        raise LongsealError(f"{name} stands for several tasks: choose one of {names}")
+    return _make(family, variant, material)
+
+
+def choose(names: Sequence[str], material: Material) -> Chosen:
+    """The tasks of these names, whole families one by one.
+
+    Raises:
+        LongsealError: a task does not exist, or lacks a file that it needs.
+    """
+    made: list[Task] = []
+    left_out: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        family, variant = _find(name)
+        if variant or not family.whole:
+            made.append(_make(family, variant, material))
+            continue
+        for each in family.variants:
+            try:
+                made.append(_make(family, each, material))
+            except NoMaterial as error:
+                left_out[f"{family.name}/{each}"] = str(error)
+    return Chosen(tuple(made), left_out)
+
+
+def names() -> Iterator[tuple[str, str]]:
+    """Every name that `task` takes, and what each asks."""
+    for family in FAMILIES.values():
+        if not family.whole:
+            yield family.name, family.about
+        for variant, about in family.variants.items():
+            yield f"{family.name}/{variant}", about
+
+
+def family_of(name: str) -> Family:
+    """The family that a task belongs to.
+
+    Raises:
+        LongsealError: there is no such task.
+    """
+    return _find(name)[0]
+
+
+def _find(name: str) -> tuple[Family, str]:
+    start, _, variant = name.partition("/")
+    family = FAMILIES.get(start)
+    if family is None or (variant and variant not in family.variants):
+        known = FAMILIES if family is None else [f"{start}/{v}" for v in family.variants]
+        raise LongsealError(
+            f"there is no task {name!r}: choose from {', '.join(known)} "
+            "(longseal tasks says what they are)"
+        )
+    return family, variant
+
+
+def _make(family: Family, variant: str, material: Material) -> Task:
+    return family.make(variant or next(iter(family.variants), ""), material)

@@ -12,7 +12,8 @@ from longseal.config import Settings
 from longseal.errors import LongsealError
 from longseal.files import Log, clear_errors, read_json, write_json
 from longseal.measure import session
-from longseal.models.load import LanguageModel
+from longseal.models.load import LanguageModel, pick_device
+from longseal.models.tokenizer import TokenizerOnly
 
 _CONFIG = "config.json"
 _MADE = (_CONFIG, "results.jsonl", "report.html", "adapter", "model", "steps")
@@ -33,7 +34,7 @@ class RunFolder:
     def open(
         cls,
         path: Path,
-        model: LanguageModel,
+        model: LanguageModel | TokenizerOnly,
         config: Settings,
         *,
         resume: bool = False,
@@ -52,9 +53,13 @@ class RunFolder:
             LongsealError: the folder is taken, is of other settings, or cannot be written.
         """
         refuse_taken(path, resume=resume, overwrite=overwrite)
+        if isinstance(model, LanguageModel):
+            dtype, device = str(model.network.dtype).removeprefix("torch."), model.device
+        else:  # another engine has the weights
+            dtype, device = "auto", pick_device("auto")
         settings = {
             "model": model.source,
-            "dtype": str(model.network.dtype).removeprefix("torch."),
+            "dtype": dtype,
             **more,
             **config.model_dump(mode="json"),
         }
@@ -66,7 +71,7 @@ class RunFolder:
             write_json(path / _CONFIG, settings)
         with clear_errors(path), NamedTemporaryFile(dir=path):
             folder = cls(path)
-        folder.log.append(session(model.device))
+        folder.log.append(session(device))
         return folder
 
 

@@ -2,14 +2,28 @@
 
 from longseal.cli import (  # their commands register themselves
     adapter,
+    evaluate,
     fold,
+    generate,
     report,
     run,
     score,
-    steps,
     tasks,
+    tune,
 )
 from longseal.cli.app import app
 from longseal.cli.entry import main
 
-__all__ = ["adapter", "app", "fold", "main", "report", "run", "score", "steps", "tasks"]
+__all__ = [
+    "adapter",
+    "app",
+    "evaluate",
+    "fold",
+    "generate",
+    "main",
+    "report",
+    "run",
+    "score",
+    "tasks",
+    "tune",
+]

@@ -79,4 +79,5 @@ def print_found(found: Evaluation, comparisons: Sequence[Comparison] = ()) -> No
 def default_folder(model: str | None, name: str) -> Path:
     """Where a job's results go when the user names no folder."""
     stem = Path(model).name.removesuffix(".gguf") if model else "SmolLM2-135M-Instruct"
-    return Path("runs") / f"{stem}-{name.removesuffix('.jsonl').replace('/', '-')}"
+    task = Path(name).stem if ".jsonl" in name else name.replace("/", "-")
+    return Path("runs") / f"{stem}-{task}"

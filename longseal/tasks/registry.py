@@ -8,6 +8,9 @@ from pathlib import Path
 
 from longseal.errors import LongsealError
 from longseal.tasks import code, json_kv, lines, needle, qa, ruler
+from longseal.tasks.haystack import read_haystack
+from longseal.tasks.own.file import read_task_file
+from longseal.tasks.own.task import OwnTask
 from longseal.tasks.sample import Family, Material, NoMaterial, Task
 
 FAMILIES: dict[str, Family] = {
@@ -92,15 +95,26 @@ def family_of(name: str) -> Family:
 
 
 def _find(name: str) -> tuple[Family, str]:
+    if name.endswith(".jsonl"):
+        return _own(Path(name)), ""
     start, _, variant = name.partition("/")
     family = FAMILIES.get(start)
     if family is None or (variant and variant not in family.variants):
         known = FAMILIES if family is None else [f"{start}/{v}" for v in family.variants]
         raise LongsealError(
             f"there is no task {name!r}: choose from {', '.join(known)} "
-            "(longseal tasks says what they are)"
+            "(longseal tasks says what they are), or name a task file (.jsonl)"
         )
     return family, variant
+
+
+def _own(path: Path) -> Family:
+    """A task file as a family of one."""
+
+    def made(variant: str, material: Material) -> Task:
+        return read_task_file(path, read_haystack(material.haystack))
+
+    return Family(path.stem, OwnTask.about, made, takes="--haystack: text that prose is taken from")
 
 
 def _make(family: Family, variant: str, material: Material) -> Task:

@@ -1,10 +1,11 @@
-"""`longseal evaluate` and `longseal tune`."""
+"""`longseal evaluate`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -17,13 +18,15 @@ from longseal.cli.app import (
     app,
     chosen_tasks,
     console,
-    default_folder,
     load_adapter,
     load_model,
     print_found,
 )
-from longseal.config import EvaluateConfig, LoadConfig, TuneConfig
+from longseal.config import EvaluateConfig, LoadConfig
 from longseal.errors import LongsealError
+
+if TYPE_CHECKING:
+    from longseal.tasks import Task
 
 
 @app.command
@@ -67,7 +70,14 @@ def evaluate(
         refuse_taken(out, resume=resume or dry_run, overwrite=overwrite)
     if base and adapter is None:
         raise LongsealError("--base compares an adapter with its base: name one with --adapter")
+    if config.engine == "vllm" and (adapter is not None or dry_run):
+        raise LongsealError(
+            "--engine vllm runs no adapter and no --dry-run: fold it, and name that"
+        )
     scales = None if adapter is None else load_adapter(adapter)
+    if config.engine == "vllm":
+        _with_vllm(model, config, loading, wanted, out, resume=resume, overwrite=overwrite)
+        return
     loaded = load_model(model, loading)
     if scales is not None:
         scales.check_base(loaded)
@@ -107,52 +117,43 @@ def evaluate(
         print_next(console, next=f"longseal fold {loaded.source} {adapter} FOLDED-MODEL")
 
 
-@app.command
-def tune(
-    model: Model = None,
-    /,
+def _with_vllm(
+    model: str | None,
+    config: EvaluateConfig,
+    loading: LoadConfig,
+    wanted: Sequence[Task],
+    out: Path | None,
     *,
-    config: Annotated[TuneConfig, Flat] = TuneConfig(),
-    loading: Annotated[LoadConfig, Flat] = LoadConfig(),
-    out: Annotated[
-        Path | None, Parameter(help="Run folder. [default: runs/MODEL-TASK-tune]")
-    ] = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
+    resume: bool,
+    overwrite: bool,
 ) -> None:
-    """Learn the scales and write them as an adapter.
-
-    ```
-    longseal tune my-model --length 31k --out runs/lines
-    longseal tune my-model --length 31k --kind head --samples 256
-    longseal tune model.gguf --length 4k --dry-run
-    ```
-    """
-    from longseal.estimate import Estimator
+    """Let vLLM answer: for a base or a folded model, of which only the tokenizer is loaded here."""
+    from longseal.evaluation import evaluate as measure
+    from longseal.evaluation.vllm_engine import generate_with_vllm
+    from longseal.models.tokenizer import load_tokenizer
     from longseal.progress import bars
-    from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.tasks import task
+    from longseal.run_folder import RunFolder
+    from longseal.tasks import Recorded
     from longseal.tasks.fitting import check_lengths
     from longseal.tasks.prompt import Prompts
-    from longseal.terminal import chosen_line, cost_table, print_next
-    from longseal.tuning import tune as learn
+    from longseal.terminal import print_next
 
-    wanted = task(config.task, data=config.data, haystack=config.haystack)
-    path = out or default_folder(model, f"{config.task}-tune")
-    refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
-    loaded = load_model(model, loading)
-    check_lengths(Prompts(loaded, config.thinking), wanted, (config.length,), loaded.window)
-    if dry_run:
-        console.print(cost_table([Estimator(loaded, wanted).tuning(config)]))
-        return
-    folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite)
-    with bars(console) as bar:
-        adapter = learn(loaded, wanted, config, folder=folder.steps, log=folder.log, bar=bar)
-    adapter.save(folder.adapter)
-    console.print(chosen_line(adapter.record))
-    print_next(
-        console,
-        adapter=folder.adapter,
-        next=f"longseal fold {loaded.source} {folder.adapter} FOLDED-MODEL",
+    if model is None or model.endswith(".gguf"):
+        raise LongsealError("--engine vllm takes a folder or a hub id: name the (folded) model")
+    loaded = load_tokenizer(model, loading.trust_remote_code)
+    for each in wanted:
+        check_lengths(Prompts(loaded, config.thinking), each, config.lengths, loaded.window)
+    run = generate_with_vllm(
+        model,
+        longest=None if any(isinstance(t, Recorded) for t in wanted) else max(config.lengths),
+        dtype=loading.dtype,
+        trust_remote_code=loading.trust_remote_code,
     )
+    log = None
+    if out is not None:
+        log = RunFolder.open(out, loaded, config, resume=resume, overwrite=overwrite).log
+    with bars(console) as bar:
+        found = measure(loaded, wanted, config, log=log, bar=bar, run=run)
+    print_found(found)
+    if out is not None:
+        print_next(console, results=f"{out} (longseal report {out} makes a page of them)")

@@ -1,0 +1,72 @@
+"""`longseal tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from longseal.cli.app import (
+    DryRun,
+    Flat,
+    Model,
+    Overwrite,
+    Resume,
+    app,
+    console,
+    default_folder,
+    load_model,
+)
+from longseal.config import LoadConfig, TuneConfig
+
+
+@app.command
+def tune(
+    model: Model = None,
+    /,
+    *,
+    config: Annotated[TuneConfig, Flat] = TuneConfig(),
+    loading: Annotated[LoadConfig, Flat] = LoadConfig(),
+    out: Annotated[
+        Path | None, Parameter(help="Run folder. [default: runs/MODEL-TASK-tune]")
+    ] = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Learn the scales and write them as an adapter.
+
+    ```
+    longseal tune my-model --length 31k --out runs/lines
+    longseal tune my-model --length 31k --kind head --samples 256
+    longseal tune model.gguf --length 4k --dry-run
+    ```
+    """
+    from longseal.estimate import Estimator
+    from longseal.progress import bars
+    from longseal.run_folder import RunFolder, refuse_taken
+    from longseal.tasks import task
+    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.prompt import Prompts
+    from longseal.terminal import chosen_line, cost_table, print_next
+    from longseal.tuning import tune as learn
+
+    wanted = task(config.task, data=config.data, haystack=config.haystack)
+    path = out or default_folder(model, f"{config.task}-tune")
+    refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
+    loaded = load_model(model, loading)
+    check_lengths(Prompts(loaded, config.thinking), wanted, (config.length,), loaded.window)
+    if dry_run:
+        console.print(cost_table([Estimator(loaded, wanted).tuning(config)]))
+        return
+    folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite)
+    with bars(console) as bar:
+        adapter = learn(loaded, wanted, config, folder=folder.steps, log=folder.log, bar=bar)
+    adapter.save(folder.adapter)
+    console.print(chosen_line(adapter.record))
+    print_next(
+        console,
+        adapter=folder.adapter,
+        next=f"longseal fold {loaded.source} {folder.adapter} FOLDED-MODEL",
+    )

@@ -14,7 +14,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from time import monotonic
 from typing import Literal
 
@@ -23,7 +22,8 @@ from cyclopts import run
 import longseal
 from longseal.config import TuneConfig
 from longseal.measure import machine, peak_memory, versions
-from longseal.tasks.asking import ask
+from longseal.tasks import Wanted
+from longseal.tasks.asking import ask, generate_here
 from longseal.tasks.lines import read_longeval
 from longseal.tasks.prompt import EncodedSample, Prompts
 
@@ -63,9 +63,9 @@ def main(
 
     def measure(name: str, samples: Sequence[EncodedSample]) -> dict[str, object]:
         right = sentence = total = 0
-        for answer in ask(model, task, prompts, samples):
+        for answer in ask(task, prompts, samples, generate_here(model)):
             question = samples[answer.sample].source.questions[answer.question]
-            right += answer.scores[task.metric]
+            right += int(answer.scores[task.metric])
             sentence += question.answer in answer.prediction
             total += 1
         return {"asked": name, "right": right, "whole_sentence": sentence, "of": total}
@@ -74,7 +74,7 @@ def main(
         settings = RECIPES[chosen]
         asked = {
             f"{lines} lines": [
-                prompts.encode(task.sample(lines, 8, Random(f"figures/{lines}/{index}")))
+                prompts.encode(task.sample(Wanted(lines, 8, f"figures/{lines}/{index}")))
                 for index in range(contexts)
             ]
             for lines in settings.lines

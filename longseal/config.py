@@ -114,7 +114,7 @@ class EvaluateConfig(TaskSettings):
         Field(gt=0),
         Parameter(help="Questions at each length. [default: about 24; all that a file holds]"),
     ] = None
-    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
+    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
     depths: Annotated[
         Depths | None,
         Parameter(
@@ -198,7 +198,7 @@ class RunConfig(TaskSettings):
         Field(gt=0),
         Parameter(help="Questions at each length. [default: about 24; all that a file holds]"),
     ] = None
-    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 8
+    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
     train_samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 

@@ -20,7 +20,7 @@ from longseal.run_folder import RunFolder
 from longseal.scales import Adapter
 from longseal.tasks import Task
 from longseal.tasks import task as task_named
-from longseal.tasks.fitting import check_lengths
+from longseal.tasks.fitting import check_lengths, check_parts
 from longseal.tasks.prompt import Prompts
 from longseal.tuning import tune
 
@@ -85,6 +85,7 @@ def run(
     task = task_named(config.task, data=config.data, haystack=config.haystack)
     lengths = (*config.lengths, config.tuning.length)
     check_lengths(Prompts(model, config.thinking), task, lengths, model.window)
+    check_parts(task, "train", "held-out", "test")
     check_foldable(model)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:

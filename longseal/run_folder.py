@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from longseal.config import Settings
+from longseal.config import Settings, TaskSettings
 from longseal.errors import LongsealError
 from longseal.files import Log, clear_errors, read_json, write_json
 from longseal.measure import session
@@ -45,7 +46,7 @@ class RunFolder:
 
         Args:
             model, config: what the results depend on; kept in `config.json`.
-            resume: go on where an interrupted run of the same settings stopped.
+            resume: go on where an interrupted run of the same settings and files stopped.
             overwrite: throw an earlier run away first; other files in the folder are left alone.
             more: further JSON values that the results depend on.
 
@@ -62,6 +63,7 @@ class RunFolder:
             "dtype": dtype,
             **more,
             **config.model_dump(mode="json"),
+            **_files(config),
         }
         if overwrite:
             _clear(path)
@@ -94,6 +96,21 @@ def refuse_taken(path: Path, *, resume: bool, overwrite: bool) -> None:
             f"{path} holds a run already: add --resume to go on with it, --overwrite to throw it "
             "away, or name another folder with --out"
         )
+
+
+def _files(config: Settings) -> dict[str, dict[str, str]]:
+    """Hashes of the files that the tasks are made of: a run is of what stood in them."""
+    if not isinstance(config, TaskSettings):
+        return {}
+    task = getattr(config, "task", ())
+    named = [Path(n) for n in ((task,) if isinstance(task, str) else task) if n.endswith(".jsonl")]
+    named += [*config.data, *([config.haystack] if config.haystack else [])]
+    hashes = {}
+    for path in named:
+        parts = sorted(path.rglob("*")) if path.is_dir() else [path]
+        texts = [sha256(part.read_bytes()).hexdigest() for part in parts if part.is_file()]
+        hashes[str(path)] = sha256("".join(texts).encode()).hexdigest()[:16]
+    return {"files": hashes} if hashes else {}
 
 
 def _clear(path: Path) -> None:

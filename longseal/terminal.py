@@ -12,7 +12,7 @@ from rich.table import Table
 
 from longseal.estimate import Cost
 from longseal.evaluation.compare import Comparison, sentence, where
-from longseal.evaluation.results import Accuracy
+from longseal.evaluation.results import Accuracy, label
 from longseal.scales.summary import Summary
 
 
@@ -30,7 +30,7 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
     for task, group, length in rows:
         found = [cells.get((task, group, length, variant)) for variant in variants]
         asked = max(accuracy.total for accuracy in found if accuracy is not None)
-        name = [escape(", ".join(filter(None, (task, group))))] if several else []
+        name = [escape(label(task, group))] if several else []
         table.add_row(*name, f"{length:,}", str(asked), *map(_cell, found))
     return table
 

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -10,18 +9,14 @@ import tiny
 from longseal.errors import LongsealError
 from longseal.tasks.code import _KINDS, FAMILY
 from longseal.tasks.fitting import fit
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.sample import Material, Question, Wanted
 
 TASK = FAMILY.make("", Material())
+PROMPTS = tiny.prompts()
 CALL = re.compile(
     r"\nWhich function in the file above (.+)\? Called with (.+), it returns (.+)\. "
     r"Answer with the function's name alone\."
 )
-
-
-def prompts():
-    return Prompts(SimpleNamespace(tokenizer=tiny.tokenizer(), eos_token_ids=frozenset({1})))
 
 
 def the_file(sample):
@@ -111,19 +106,19 @@ def test_the_questions_do_not_change_with_the_size_nor_the_context_with_the_ques
 @pytest.mark.parametrize("depth", [0, 0.25, 0.5, 0.75, 1])
 def test_the_answer_stands_at_the_depth(depth):
     sample = TASK.sample(Wanted(405, questions=2, depth=depth))
-    assert prompts().depths(sample)[0] == pytest.approx(depth, abs=0.05)
+    assert PROMPTS.depths(sample)[0] == pytest.approx(depth, abs=0.05)
 
 
 @pytest.mark.parametrize("length", [800, 1024, 1333, 4096])
 def test_a_length_is_met_to_a_twentieth(length):
     for seed in "abc":
-        made = fit(prompts(), TASK, length, 4, seed)
+        made = fit(PROMPTS, TASK, length, 4, seed)
         assert 0.95 * length <= made.length + TASK.max_new_tokens <= length
 
 
 def test_a_length_that_holds_no_two_functions_is_refused():
     with pytest.raises(LongsealError, match="too short for the task code"):
-        fit(prompts(), TASK, 400, 1, "a")
+        fit(PROMPTS, TASK, 400, 1, "a")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,16 @@
 """The heat map shows every cell's mean where its length and depth say."""
 
-from dataclasses import dataclass
-
+from longseal.evaluation.results import AtDepth
 from longseal.report import save_chart
 from longseal.report.heatmap import heatmap_chart
 
 
-@dataclass(frozen=True)
-class Row:
-    variant: str
-    length: int
-    depth: float | None
-    value: float
+def row(variant, length, depth, value, total=1):
+    return AtDepth(variant, "needle", "", length, depth, value, total)
 
 
 ROWS = [
-    Row(variant, length, depth, 1.0 if variant == "tuned" else depth / 2)
+    row(variant, length, depth, 1.0 if variant == "tuned" else depth / 2)
     for variant in ("base", "tuned")
     for length in (2048, 1000)
     for depth in (1.0, 0.0, 0.3)
@@ -40,9 +35,8 @@ def test_a_panel_a_variant_lengths_from_left_to_right_depths_from_top_to_bottom(
     assert found["tuned|1,000", "100%"] == 1
 
 
-def test_answers_of_one_cell_are_averaged_and_counted():
-    rows = [Row("base", 1024, 0.5, value) for value in (1.0, 0.0, 0.5, 0.5)]
-    (square,) = drawn([*rows, Row("base", 1024, None, 1.0)])[0]
+def test_a_cell_says_its_mean_and_of_how_many_answers():
+    (square,) = drawn([row("base", 1024, 0.5, 0.5, total=4)])[0]
     assert square["value"] == 0.5
     assert square["says"] == "base at 1,024 tokens, depth 50%: 50% found (4 asked)"
 

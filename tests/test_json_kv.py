@@ -1,7 +1,6 @@
 """JSON key-value retrieval: the published prompt, valid JSON at every size, the published score."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -9,10 +8,10 @@ import tiny
 from longseal.errors import LongsealError
 from longseal.tasks.fitting import fit
 from longseal.tasks.json_kv import FAMILY
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.sample import Material, Question, Wanted
 
 TASK = FAMILY.make("", Material())
+PROMPTS = tiny.prompts()
 #: What prompting.get_kv_retrieval_prompt of nelson-liu/lost-in-the-middle writes around its data.
 PUBLISHED = (
     "Extract the value corresponding to the specified key in the JSON object below.\n\n"
@@ -59,23 +58,20 @@ def test_the_questions_do_not_change_with_the_size_nor_the_context_with_the_ques
 
 @pytest.mark.parametrize("depth", [0, 0.25, 0.5, 0.75, 1])
 def test_the_answer_stands_at_the_depth(depth):
-    prompts = Prompts(SimpleNamespace(tokenizer=tiny.tokenizer(), eos_token_ids=frozenset({1})))
     sample = TASK.sample(Wanted(405, questions=2, depth=depth))
-    assert prompts.depths(sample)[0] == pytest.approx(depth, abs=0.05)
+    assert PROMPTS.depths(sample)[0] == pytest.approx(depth, abs=0.05)
 
 
 @pytest.mark.parametrize("length", [580, 640, 777, 1024, 4096])
 def test_a_length_is_met_to_a_twentieth(length):
-    prompts = Prompts(SimpleNamespace(tokenizer=tiny.tokenizer(), eos_token_ids=frozenset({1})))
     for seed in "abc":
-        made = fit(prompts, TASK, length, 4, seed)
+        made = fit(PROMPTS, TASK, length, 4, seed)
         assert 0.95 * length <= made.length + TASK.max_new_tokens <= length
 
 
 def test_a_length_that_holds_no_two_pairs_is_refused():
-    prompts = Prompts(SimpleNamespace(tokenizer=tiny.tokenizer(), eos_token_ids=frozenset({1})))
     with pytest.raises(LongsealError, match="too short for the task json-kv"):
-        fit(prompts, TASK, 400, 1, "a")
+        fit(PROMPTS, TASK, 400, 1, "a")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Needles stand where they are wanted, are the published ones in tests and never in training."""
 
 import re
-from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -12,7 +11,6 @@ from longseal.tasks import needles
 from longseal.tasks.fitting import fit
 from longseal.tasks.haystack import Haystack
 from longseal.tasks.needle import FAMILY, NeedleTask, hide
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.sample import Material, Wanted
 
 NEEDLE = (
@@ -37,8 +35,7 @@ PROSE = {
 
 @pytest.fixture(scope="module")
 def prompts():
-    tokenizer = tiny.tokenizer()
-    return Prompts(SimpleNamespace(tokenizer=tokenizer, eos_token_ids={tokenizer.eos_token_id}))
+    return tiny.prompts()
 
 
 def task(variant="single", haystack=None):

@@ -16,13 +16,7 @@ from longseal.tasks.own.generate import check_examples, generate
 from longseal.tasks.own.induce import induce
 from longseal.tasks.own.report import as_json, describe
 from longseal.tasks.own.task import OwnFile, OwnTask
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.sample import Wanted
-
-
-class Speaker:
-    tokenizer = tiny.tokenizer()
-    eos_token_ids = frozenset({1})
 
 
 class Scripted:
@@ -36,7 +30,7 @@ class Scripted:
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
-PROMPTS = Prompts(Speaker())
+PROMPTS = tiny.prompts()
 ROW = {"context": "The code is 7.", "question": "Which code?", "answer": "7"}
 
 
@@ -56,8 +50,7 @@ def write(path, *rows):
 def test_samples_have_the_length_that_was_asked_for(name):
     _, found = made(name)
     assert len({sample.context for sample in found.samples}) == 3
-    room = 4000 - induce([FORMATS[name]]).format.answer_tokens
-    assert all(0.95 * 4000 - 4000 + room <= length <= room for length in found.lengths)
+    assert all(0.95 * 4000 <= length <= 4000 for length in found.lengths)
 
 
 @pytest.mark.parametrize("name", FORMATS)

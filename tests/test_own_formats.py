@@ -12,7 +12,7 @@ from longseal.tasks.own.examples import Example
 from longseal.tasks.own.induce import induce
 from longseal.tasks.own.leaks import survivors
 from longseal.tasks.own.task import OwnTask
-from longseal.tasks.sample import Exhausted, Sample, Wanted
+from longseal.tasks.sample import ExhaustedError, Sample, Wanted
 
 PEOPLE = ["Bob Smith", "Anna Jones", "Carl Weber", "Dora Lee", "Eve Adams", "Finn Olsen"]
 TOTALS = [1204.5, 88.25, 913.75, 45.0, 2310.99, 640.1]
@@ -303,7 +303,9 @@ def test_keep_makes_format_and_vary_makes_content():
     example = FORMATS["log"]
     kept = induce([example], keep=[r"session=\w+"])
     text = OwnTask("", kept.format).sample(Wanted(20)).context
-    assert set(re.findall(r"session=(\w+)", text)) <= set(re.findall(r"session=(\w+)", LOG))
+    sessions = re.findall(r"session=(\w+)", text)
+    assert len(sessions) == 20
+    assert set(sessions) <= set(re.findall(r"session=(\w+)", LOG))
     varied = induce([example], vary=["the office"])
     text = OwnTask("", varied.format).sample(Wanted(20)).context
     assert "the office" not in text
@@ -333,7 +335,7 @@ def test_a_context_with_too_few_different_keys_is_refused():
         f"{day}: {n}" for day, n in zip(("07:08", "07:09", "09:10"), (4, 7, 9), strict=True)
     )
     form = induce([Example(rows, "\n\nWhat was at 07:09?", "7")]).format
-    with pytest.raises(Exhausted, match="too few different keys"):
+    with pytest.raises(ExhaustedError, match="too few different keys"):
         OwnTask("times", form).sample(Wanted(20_000))
 
 

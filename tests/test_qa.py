@@ -2,16 +2,14 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import tiny
 
 from longseal.errors import LongsealError
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.qa import FAMILY
 from longseal.tasks.qa.formats import FORMATS, STOP_WORDS
-from longseal.tasks.sample import Material, NoMaterial
+from longseal.tasks.sample import Material, NoMaterialError
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 LONGBENCH, LVEVAL = DATA / "longbench", DATA / "lveval"
@@ -47,10 +45,6 @@ def make(tmp_path):
         return FAMILY.make(variant, Material((path,)))
 
     return made
-
-
-def prompts(template=tiny.TEMPLATE):
-    return Prompts(SimpleNamespace(tokenizer=tiny.tokenizer(template), eos_token_ids={1}))
 
 
 def only(task):
@@ -92,8 +86,8 @@ def test_context_and_question_are_the_published_prompt_byte_for_byte(make, datas
     prompt = FORMATS[dataset].prompt.format(**row)  # as both benchmarks fill it
     assert sample.context + question.text == prompt
     assert sample.context.endswith(row["context"])
-    encoded = prompts(None).encode(sample)
-    assert prompts(None).decode(encoded.prompt(0)) == (
+    encoded = tiny.prompts(None).encode(sample)
+    assert tiny.prompts(None).decode(encoded.prompt(0)) == (
         prompt if prompt.endswith((":", "：")) or not sample.chat else prompt + "\n",
         0,
     )
@@ -102,7 +96,7 @@ def test_context_and_question_are_the_published_prompt_byte_for_byte(make, datas
 def test_triviaqa_has_no_chat_template_and_the_others_have_one(make):
     for dataset in FORMATS:
         sample, question = only(make({"dataset": dataset}))
-        bare = prompts().render(sample, question) == sample.context + question.text
+        bare = tiny.prompts().render(sample, question) == sample.context + question.text
         assert bare == (dataset == "triviaqa"), dataset
 
 
@@ -116,7 +110,7 @@ def test_questions_about_one_context_share_it_and_keep_their_order(make):
     )
     asked = [[q.text.split("Question: ")[1][0] for q in s.questions] for s in task.samples]
     assert asked == [["A", "C"], ["B"], ["D"]]
-    shared = prompts().encode(task.samples[0])
+    shared = tiny.prompts().encode(task.samples[0])
     assert len(shared.context) > len(task.samples[0].context)
     assert [q.answer for q in task.samples[0].questions] == ["Ada", "c"]
 
@@ -195,7 +189,7 @@ def test_every_dataset_is_a_variant_and_lengths_may_follow():
     ("variant", "needs"), [("mixed", "answers and dataset: --data"), ("musique", "answers: --data")]
 )
 def test_without_a_file_what_it_should_hold_is_said(variant, needs):
-    with pytest.raises(NoMaterial, match=needs):
+    with pytest.raises(NoMaterialError, match=needs):
         FAMILY.make(variant, Material())
 
 

@@ -1,16 +1,13 @@
 """What holds for all tasks of RULER: scores, seeds, lengths, the answer prefix."""
 
-from types import SimpleNamespace
-
 import pytest
 from ruler_samples import hotpotqa, prompt, sample, squad, task
-from tiny import TEMPLATE, tokenizer
+from tiny import TEMPLATE, prompts
 
 from longseal.errors import LongsealError
 from longseal.tasks.fitting import fit
-from longseal.tasks.prompt import Prompts
 from longseal.tasks.ruler import FAMILY
-from longseal.tasks.sample import Material, NoMaterial, Question
+from longseal.tasks.sample import Material, NoMaterialError, Question
 
 SIZES = {
     "niah_single_1": 40,
@@ -33,10 +30,6 @@ TOKENS = {"vt": 30, "cwe": 120, "fwe": 50, "qa_1": 32, "qa_2": 32}
 @pytest.fixture
 def files(tmp_path):
     return squad(tmp_path), hotpotqa(tmp_path)
-
-
-def prompts(template=TEMPLATE):
-    return Prompts(SimpleNamespace(tokenizer=tokenizer(template), eos_token_ids={1}))
 
 
 def test_the_family_stands_for_the_13_tasks():
@@ -169,5 +162,5 @@ def test_too_short_a_length_ends_in_an_error(name):
 
 @pytest.mark.parametrize(("name", "needed"), [("qa_1", "dev-v2.0"), ("qa_2", "hotpot_dev")])
 def test_questions_need_their_file(name, needed, files):
-    with pytest.raises(NoMaterial, match=rf"ruler/{name} needs .*{needed}.*--data"):
+    with pytest.raises(NoMaterialError, match=rf"ruler/{name} needs .*{needed}.*--data"):
         FAMILY.make(name, Material(tuple(f for f in files if needed not in f.name)))

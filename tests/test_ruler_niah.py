@@ -1,14 +1,12 @@
 """Needles: RULER's templates byte for byte, one needle for each question that tunes."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 from ruler_samples import prompt, sample
-from tiny import tokenizer
+from tiny import prompts
 
 from longseal.tasks.haystack import built_in
-from longseal.tasks.prompt import Prompts
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 NUMBER = re.compile(r"One of the special magic numbers for (\S+-.+?) is: ([1-9]\d{6})\.")
@@ -135,8 +133,7 @@ def test_needles_stand_at_many_places(name):
 @pytest.mark.parametrize("name", ["niah_single_1", "niah_single_3", "niah_multikey_1"])
 def test_a_needle_stands_at_the_depth_that_is_wanted(name, depth):
     made = sample(name, 600, depth=depth)
-    prompts = Prompts(SimpleNamespace(tokenizer=tokenizer(), eos_token_ids={1}))
-    assert prompts.depths(made)[0] == pytest.approx(depth, abs=0.07)
+    assert prompts().depths(made)[0] == pytest.approx(depth, abs=0.07)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from ruler_samples import hotpotqa, prompt, sample, squad, task
 
 from longseal.errors import LongsealError
-from longseal.tasks.sample import Exhausted
+from longseal.tasks.sample import ExhaustedError
 
 
 def documents(made):
@@ -99,7 +99,7 @@ def test_tuning_asks_about_texts_that_no_evaluation_asks_about(tmp_path):
 
 
 def test_a_file_is_exhausted(tmp_path):
-    with pytest.raises(Exhausted, match=r"dev-v2\.0\.json has only 20 documents"):
+    with pytest.raises(ExhaustedError, match=r"dev-v2\.0\.json has only 20 documents"):
         sample("qa_1", 100_000, "0", squad(tmp_path))
 
 

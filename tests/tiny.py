@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from longseal.models.load import LanguageModel
 from longseal.scales import Adapter, Scales
 from longseal.tasks import Family, Question, Sample
 from longseal.tasks.lines import Lines
-from longseal.tasks.prompt import EncodedSample
+from longseal.tasks.prompt import EncodedSample, Prompts
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|turn|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n"
@@ -80,6 +81,14 @@ def tokenizer(template: str | None = TEMPLATE) -> PreTrainedTokenizerFast:
     )
     made.chat_template = template
     return made
+
+
+def prompts(template: str | None = TEMPLATE) -> Prompts:
+    """Prompts of the tokenizer alone, without a model."""
+    spoken = tokenizer(template)
+    return Prompts(
+        SimpleNamespace(tokenizer=spoken, eos_token_ids=frozenset({spoken.eos_token_id}))
+    )
 
 
 def network(config: dict[str, object], seed: int = 0) -> PreTrainedModel:

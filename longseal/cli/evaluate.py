@@ -59,13 +59,18 @@ def evaluate(
     from longseal.estimate import Estimator
     from longseal.evaluation import Evaluation, compare
     from longseal.evaluation import evaluate as measure
+    from longseal.evaluation.plan import check_settings
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
+    from longseal.tasks import Recorded
     from longseal.tasks.fitting import check_lengths
     from longseal.tasks.prompt import Prompts
     from longseal.terminal import cost_table, print_next
 
     wanted = chosen_tasks(config, config.task)
+    check_settings(wanted, config)
+    if config.part != "all" and not any(isinstance(task, Recorded) for task in wanted):
+        raise LongsealError("--part is of a file's samples, and all that is asked here is made")
     if out is not None:
         refuse_taken(out, resume=resume or dry_run, overwrite=overwrite)
     if base and adapter is None:
@@ -110,10 +115,10 @@ def evaluate(
     print_found(Evaluation(cases, found[0].excluded), compare(*found) if base else ())
     if out is not None:
         print_next(console, results=f"{out} (longseal report {out} makes a page of them)")
-    longest, names = max(config.lengths), " ".join(f"--task {name}" for name in config.task)
-    if scales is None:
-        print_next(console, next=f"longseal tune {loaded.source} {names} --length {longest}")
-    else:
+    if scales is None and len(wanted) == 1 and not config.data:
+        longest, name = max(config.lengths), config.task[0]
+        print_next(console, next=f"longseal tune {loaded.source} --task {name} --length {longest}")
+    elif scales is not None:
         print_next(console, next=f"longseal fold {loaded.source} {adapter} FOLDED-MODEL")
 
 

@@ -91,6 +91,10 @@ def generate(
     target = out or like.with_name(f"{like.stem}-task.jsonl")
     if not dry_run and target.exists() and not overwrite:
         raise LongsealError(f"{target} is there already: add --overwrite, or name another --out")
+    if target.suffix != ".jsonl":
+        raise LongsealError(
+            f"{target} has to end with .jsonl: that is how --task knows a task file"
+        )
     if target.resolve() == like.resolve():
         raise LongsealError(f"{target} holds the examples: name another file with --out")
     examples = read_examples(like)
@@ -108,16 +112,15 @@ def generate(
         return
 
     from longseal.models.tokenizer import load_tokenizer
+    from longseal.tasks.fitting import check_window
+    from longseal.tasks.own.task import OwnTask
     from longseal.tasks.prompt import Prompts
 
     with console.status(f"loading the tokenizer of {model or 'the default model'}"):
         speaks = load_tokenizer(model, trust_remote_code)
     prompts = Prompts(speaks)
     check_examples(examples, prompts, speaks.window)
-    if speaks.window is not None and wanted > speaks.window:
-        raise LongsealError(
-            f"length {wanted} is beyond the model's window of {speaks.window} tokens: ask for less"
-        )
+    check_window(OwnTask(target.stem, induced.format), [wanted], speaks.window)
     author = None
     if writer is not None:
         from longseal.tasks.own.writer import open_writer

@@ -48,11 +48,12 @@ def run(
     from longseal.progress import bars
     from longseal.run_folder import refuse_taken
     from longseal.tasks import task
-    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.fitting import check_lengths, check_parts
     from longseal.tasks.prompt import Prompts
     from longseal.terminal import chosen_line, cost_table, print_next
 
     wanted = task(config.task, data=config.data, haystack=config.haystack)
+    check_parts(wanted, "train", "held-out", "test")
     folder = out or default_folder(model, config.task)
     refuse_taken(folder, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)

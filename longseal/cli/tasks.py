@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from longseal.tasks.prompt import Prompts
 
 AsJson = Annotated[bool, Parameter(name="--json", help="Print it as JSON.", negative=())]
-tasks = App(name="tasks", help="List the tasks, explain one, or look at what it asks.")
-app.command(tasks)
+group = App(name="tasks", help="List the tasks, explain one, or look at what it asks.")
+app.command(group)
 
 
 class SampleConfig(TaskSettings):
@@ -47,8 +47,8 @@ class SampleConfig(TaskSettings):
 _SAMPLE = SampleConfig()
 
 
-@tasks.default
-def every(*, as_json: AsJson = False) -> None:
+@group.default
+def tasks(*, as_json: AsJson = False) -> None:
     """List the tasks.
 
     ```
@@ -71,7 +71,7 @@ def every(*, as_json: AsJson = False) -> None:
     console.print(table)
 
 
-@tasks.command
+@group.command
 def show(
     name: str,
     /,
@@ -93,12 +93,12 @@ def show(
         The task.
     """
     from longseal.tasks import family_of, names, task
-    from longseal.tasks.sample import NoMaterial
+    from longseal.tasks.sample import NoMaterialError
 
     facts = {"asks for": dict(names()).get(name, "")}
     try:
         facts |= _facts(task(name, data=data, haystack=haystack))
-    except NoMaterial as error:
+    except NoMaterialError as error:
         facts["needs a file"] = str(error)
     facts["takes"] = family_of(name).takes
     table = Table(title=Text(name), title_justify="left", show_header=False)
@@ -107,7 +107,7 @@ def show(
     console.print(table)
 
 
-@tasks.command
+@group.command
 def sample(
     name: str,
     /,
@@ -203,14 +203,14 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """The JSON object of each question of a sample."""
     from longseal.tasks import Recorded
-    from longseal.tasks.asking import answer_budget
+    from longseal.tasks.fitting import budget
 
     given = isinstance(task, Recorded)
     depths = prompts.depths(sample)
     for place, question in enumerate(sample.questions):
         prompt = prompts.render(sample, question)
         tokens = len(prompts.tokens(prompt))
-        budget = answer_budget(task, prompts, question)
+        kept = budget(task, prompts, question)
         yield {
             "task": task.name,
             "group": sample.group,
@@ -221,12 +221,12 @@ def _rows(
             "messages": _messages(sample, question),
             "prefix": "" if prompts.thinks else question.prefix,
             "answers": list(question.expected),
-            "length": tokens + budget,
+            "length": tokens + kept,
             "wanted_length": None if given else config.length,
             "tokens": tokens,
             "depth": depths[place],
             "wanted_depth": None if place else config.depth,
-            "max_new_tokens": budget,
+            "max_new_tokens": kept,
             "fields": dict(question.fields),
         }
 

@@ -47,12 +47,13 @@ def tune(
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
     from longseal.tasks import task
-    from longseal.tasks.fitting import check_lengths
+    from longseal.tasks.fitting import check_lengths, check_parts
     from longseal.tasks.prompt import Prompts
     from longseal.terminal import chosen_line, cost_table, print_next
     from longseal.tuning import tune as learn
 
     wanted = task(config.task, data=config.data, haystack=config.haystack)
+    check_parts(wanted, "train", "held-out")
     path = out or default_folder(model, f"{config.task}-tune")
     refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from longseal.errors import LongsealError
-from longseal.evaluation.results import Case, Evaluation
+from longseal.evaluation.results import Case, Evaluation, label
 
 _SURE = 0.05  # a difference that chance alone gives more rarely than this is called real
 _ENOUGH = 6  # contexts: with fewer, not even one way on all of them is rarer than that (2 of 2**5)
@@ -104,8 +104,7 @@ def where(comparison: Comparison) -> str:
     """What was asked, such as `ruler/vt at 4,096 tokens`."""
     if comparison.length is None:
         return "all together"
-    task = ", ".join(filter(None, (comparison.task, comparison.group)))
-    return f"{task} at {comparison.length:,} tokens"
+    return f"{label(comparison.task, comparison.group)} at {comparison.length:,} tokens"
 
 
 def sentence(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from longseal.config import EvaluateConfig
 from longseal.errors import LongsealError
-from longseal.evaluation.plan import Planned, plan
+from longseal.evaluation.plan import Planned, check_settings, plan
 from longseal.evaluation.results import Case, Evaluation, case_from, case_key
 from longseal.files import Log
 from longseal.models.fingerprint import fingerprint
@@ -20,8 +20,8 @@ from longseal.models.tokenizer import TokenizerOnly
 from longseal.progress import Bar, bars
 from longseal.scales.hooks import scaled_by
 from longseal.tasks import Task
-from longseal.tasks.asking import Generate, answer_budget, ask, generate_here
-from longseal.tasks.fitting import check_window
+from longseal.tasks.asking import Generate, ask, generate_here
+from longseal.tasks.fitting import budget, check_window
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 
@@ -51,7 +51,8 @@ def evaluate(
         run: what answers; the model itself where it is None.
 
     Raises:
-        LongsealError: a length is beyond the model's window, or too short for the task.
+        LongsealError: a length is beyond the model's window, or too short for the task; or no
+            task minds a setting.
     """
     tasks = [task] if isinstance(task, Task) else list(task)
     config = config or EvaluateConfig(task=tuple(t.name for t in tasks), **fields)
@@ -59,6 +60,7 @@ def evaluate(
         assert isinstance(model, LanguageModel), "something has to answer"
         run = generate_here(model)
     prompts = Prompts(model, config.thinking)
+    check_settings(tasks, config)
     for each in tasks:
         check_window(each, config.lengths, model.window)
     records = [] if log is None else log.read(event="case", variant=variant)
@@ -134,8 +136,9 @@ def _blank(
         place = [task.name, sample.group, planned.length, planned.context, number]
         settings = {
             "place": place,
-            "budget": answer_budget(task, prompts, question),
+            "budget": budget(task, prompts, question),
             "engine": config.engine,
+            "scored": [question.expected, dict(question.fields)],  # by what, should a file change
         }
         cases.append(
             Case(

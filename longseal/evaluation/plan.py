@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from longseal.config import EvaluateConfig
-from longseal.tasks import Recorded, Sample, Task
-from longseal.tasks.asking import answer_budget
-from longseal.tasks.fitting import fit
+from longseal.errors import LongsealError
+from longseal.tasks import Recorded, Sample, Task, Wanted
+from longseal.tasks.fitting import budget, fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tasks.qa import truncate_middle
 
@@ -51,8 +51,28 @@ def plan(task: Task, prompts: Prompts, config: EvaluateConfig, window: int | Non
     """
     if isinstance(task, Recorded):
         return _recorded(task, prompts, config, window)
-    make = _grid if config.depths or task.depths else _contexts
+    make = _grid if task.depths or (config.depths and takes_depth(task)) else _contexts
     return Plan(tuple(p for length in config.lengths for p in make(task, prompts, config, length)))
+
+
+def takes_depth(task: Task) -> bool:
+    """Whether an answer of the task stands in one place, which can be wished for."""
+    if isinstance(task, Recorded):
+        return False
+    return bool(task.sample(Wanted(task.smallest, depth=0.0)).questions[0].evidence)
+
+
+def check_settings(tasks: Sequence[Task], config: EvaluateConfig) -> None:
+    """Refuse settings that none of the tasks would mind.
+
+    Raises:
+        LongsealError: there is such a setting.
+    """
+    names = ", ".join(task.name for task in tasks)
+    if config.depths and not any(map(takes_depth, tasks)):
+        raise LongsealError(f"--depths: the answers of {names} cannot be put at a depth")
+    if config.truncate is not None and not any(isinstance(task, Recorded) for task in tasks):
+        raise LongsealError(f"--truncate cuts the prompts of a file, and {names} is made")
 
 
 def _contexts(
@@ -88,7 +108,7 @@ def _recorded(task: Recorded, prompts: Prompts, config: EvaluateConfig, window: 
     for number, sample in enumerate(samples):
         encoded = prompts.encode(sample)
         sizes = [
-            len(encoded.prompt(i)) + answer_budget(task, prompts, question)
+            len(encoded.prompt(i)) + budget(task, prompts, question)
             for i, question in enumerate(sample.questions)
         ]
         fitting = [i for i, size in enumerate(sizes) if window is None or size <= window][:left]

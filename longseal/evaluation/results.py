@@ -159,6 +159,11 @@ class Evaluation:
         )
 
 
+def label(task: str, group: str) -> str:
+    """A task, and what of it is counted by itself, such as `qa, 4-8k`."""
+    return f"{task}, {group}" if group else task
+
+
 def case_key(
     model_fingerprint: str,
     adapter_fingerprint: str,

@@ -17,6 +17,8 @@ from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -60,12 +62,7 @@ class LanguageModel:
     @property
     def eos_token_ids(self) -> frozenset[int]:
         """Tokens at which the model's own generation settings, or its tokenizer, stop."""
-        config = self.network.generation_config
-        eos = None if config is None else config.eos_token_id
-        ids = set(eos if isinstance(eos, list) else [] if eos is None else [eos])
-        if self.tokenizer.eos_token_id is not None:
-            ids.add(self.tokenizer.eos_token_id)
-        return frozenset(ids)
+        return stop_ids(self.network.generation_config, self.tokenizer)
 
 
 def load(
@@ -85,31 +82,18 @@ def load(
     place, options = locate(source)
     options["trust_remote_code"] = config.trust_remote_code
     device = pick_device(config.device)
-    with quiet(local=Path(place).exists()):
-        try:
-            if not Path(place).exists():
-                hf_hub_download(place, "config.json")  # one clear refusal before anything else
-            tokenizer = AutoTokenizer.from_pretrained(place, **options)
-            network = AutoModelForCausalLM.from_pretrained(
-                place, dtype=_dtype(config.dtype), use_safetensors=True, **options
-            )
-        except (
-            OSError,
-            ValueError,
-            HFValidationError,
-            ImportError,
-            KeyError,
-            RuntimeError,
-            SafetensorError,
-        ) as error:
-            raise LongsealError(explain(source, error)) from error
+    with reading(source, place):
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        network = AutoModelForCausalLM.from_pretrained(
+            place, dtype=_dtype(config.dtype), use_safetensors=True, **options
+        )
     if "gguf_file" in options:
         _forget_packing(network)
     network.requires_grad_(False)
     network.eval()
     torch.nn.Module.to(network, device)
     structure, trusted = find_structure(network), config.trust_remote_code
-    return LanguageModel(source, network, tokenizer, structure, window(network), trusted)
+    return LanguageModel(source, network, tokenizer, structure, window(network.config), trusted)
 
 
 def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
@@ -119,14 +103,23 @@ def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
     return load(folder, dtype=dtype, device=device, trust_remote_code=trusted)
 
 
-def window(network: PreTrainedModel) -> int | None:
-    """Tokens the model's positions were made for (its config), or None where it does not say."""
-    text = network.config.get_text_config(decoder=True)
+def window(config: PreTrainedConfig) -> int | None:
+    """Tokens the model's positions were made for, or None where its config does not say."""
+    text = config.get_text_config(decoder=True)
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         value = getattr(text, name, None)
         if isinstance(value, int) and value > 0:
             return value
     return None
+
+
+def stop_ids(
+    settings: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
+) -> frozenset[int]:
+    """Tokens at which the generation settings, or the tokenizer, stop."""
+    ends = None if settings is None else settings.eos_token_id
+    found = [*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id]
+    return frozenset(token for token in found if token is not None)
 
 
 def pick_device(name: str) -> torch.device:
@@ -171,7 +164,7 @@ def _dtype(name: str) -> str | torch.dtype:
     return dtype
 
 
-def explain(source: str, error: Exception) -> str:
+def _explain(source: str, error: Exception) -> str:
     """What transformers' error means for the user, in a line."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
     if "trust_remote_code" in str(error):
@@ -198,7 +191,32 @@ def _forget_packing(network: PreTrainedModel) -> None:
 
 
 @contextmanager
-def quiet(local: bool) -> Iterator[None]:
+def reading(source: str, place: str) -> Iterator[None]:
+    """While a model's files are read by transformers: quiet, and its errors said in a line.
+
+    Raises:
+        LongsealError: nothing usable is there.
+    """
+    local = Path(place).exists()
+    with _quiet(local=local):
+        try:
+            if not local:
+                hf_hub_download(place, "config.json")  # one clear refusal before anything else
+            yield
+        except (
+            OSError,
+            ValueError,
+            HFValidationError,
+            ImportError,
+            KeyError,
+            RuntimeError,
+            SafetensorError,
+        ) as error:
+            raise LongsealError(_explain(source, error)) from error
+
+
+@contextmanager
+def _quiet(local: bool) -> Iterator[None]:
     """Keep transformers' warnings away, and its bars too unless a download is to be seen."""
     verbosity = transformers_logging.get_verbosity()
     hub_verbosity = hub_logging.get_verbosity()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-#: A shorter common start, or one of a smaller share of the context, is not worth a copy.
-LEAST_TOKENS = 64
-LEAST_SHARE = 1 / 8
+# A shorter common start, or one of a smaller share of the context, is not worth a copy.
+_LEAST_TOKENS = 64
+_LEAST_SHARE = 1 / 8
 
 
 def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
@@ -33,7 +33,7 @@ def sharing_order(contexts: Mapping[int, Sequence[int]]) -> list[tuple[int, int]
     before: Sequence[int] = ()
     for key, context in sorted(contexts.items(), key=lambda item: (tuple(item[1]), item[0])):
         shared = shared_prefix(before, context)
-        if shared >= max(LEAST_TOKENS, LEAST_SHARE * len(context)):
+        if shared >= max(_LEAST_TOKENS, _LEAST_SHARE * len(context)):
             chains[-1].append((key, shared))
         else:
             chains.append([(key, 0)])

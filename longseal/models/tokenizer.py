@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import HFValidationError
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -17,9 +13,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from longseal.errors import LongsealError
 from longseal.models.default import default_model
-from longseal.models.load import explain, locate, quiet, window
+from longseal.models.load import locate, reading, stop_ids, window
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,36 +48,18 @@ def load_tokenizer(
     source = str(source) if source is not None else str(default_model())
     place, options = locate(source)
     options["trust_remote_code"] = trust_remote_code
-    local = Path(place).exists()
-    with quiet(local=local):
-        try:
-            if not local:
-                hf_hub_download(place, "config.json")  # one clear refusal before anything else
-            tokenizer = AutoTokenizer.from_pretrained(place, **options)
-            config = AutoConfig.from_pretrained(place, **options)
-        except (
-            OSError,
-            ValueError,
-            HFValidationError,
-            ImportError,
-            KeyError,
-            RuntimeError,
-        ) as error:
-            raise LongsealError(explain(source, error)) from error
-        stops = _stops(place, config, gguf="gguf_file" in options)
-    if tokenizer.eos_token_id is not None:
-        stops = stops | {tokenizer.eos_token_id}
-    network: Any = SimpleNamespace(config=config)
-    return TokenizerOnly(tokenizer, stops, window(network), source)
+    with reading(source, place):
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        config = AutoConfig.from_pretrained(place, **options)
+        settings = _settings(place, config, gguf="gguf_file" in options)
+    return TokenizerOnly(tokenizer, stop_ids(settings, tokenizer), window(config), source)
 
 
-def _stops(place: str, config: PreTrainedConfig, *, gguf: bool) -> frozenset[int]:
-    """The stop tokens of generation_config.json or else, as transformers does, of config.json."""
+def _settings(place: str, config: PreTrainedConfig, *, gguf: bool) -> GenerationConfig:
+    """Those of generation_config.json or else, as transformers does, of config.json."""
     try:
         if gguf:
             raise OSError("a GGUF file has no generation settings beside it")
-        settings = GenerationConfig.from_pretrained(place)
+        return GenerationConfig.from_pretrained(place)
     except OSError:
-        settings = GenerationConfig.from_model_config(config)
-    eos = settings.eos_token_id
-    return frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos])
+        return GenerationConfig.from_model_config(config)

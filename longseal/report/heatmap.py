@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from statistics import mean
-from typing import Protocol
+from collections.abc import Sequence
 
 import altair as alt
 
+from longseal.evaluation.results import AtDepth
 from longseal.report.look import Chart, finish
 from longseal.report.wording import percent, short_length
 
@@ -15,50 +14,28 @@ from longseal.report.wording import percent, short_length
 _COLOURS = ["#b8540a", "#f2ad6d", "#f5efdc", "#7eaee6", "#1d5fae"]
 
 
-class Found(Protocol):
-    """How much of a question's answer was found: a case, or a row with what a map needs of it."""
+def heatmap_chart(rows: Sequence[AtDepth]) -> Chart:
+    """Mean score by length (across) and depth (down), a panel for each variant, side by side.
 
-    @property
-    def variant(self) -> str:
-        """Which model was asked: a panel of its own."""
-
-    @property
-    def length(self) -> int:
-        """Tokens of the prompt that were asked for."""
-
-    @property
-    def depth(self) -> float | None:
-        """Depth that was asked for: 0 start, 1 end. None: the row is left out."""
-
-    @property
-    def value(self) -> float:
-        """Score, 0 to 1."""
-
-
-def heatmap_chart(rows: Iterable[Found]) -> Chart:
-    """Mean score by length (across) and depth (down), a panel for each variant, side by side."""
-    cells: dict[tuple[str, int, int], list[float]] = {}
-    for row in rows:
-        if row.depth is not None:
-            cells.setdefault((row.variant, row.length, round(100 * row.depth)), []).append(
-                row.value
-            )
-    variants = list(dict.fromkeys(variant for variant, _, _ in cells))
-    lengths = sorted({length for _, length, _ in cells})
-    depths = sorted({depth for _, _, depth in cells})
+    Args:
+        rows: of one task, a cell each.
+    """
+    variants = list(dict.fromkeys(row.variant for row in rows))
+    lengths = sorted({row.length for row in rows})
+    depths = sorted({row.depth for row in rows})
     # Panels are one chart with gaps in it: real facets cannot be as wide as their place in a page.
     columns: list[str] = []
     for variant in variants:
         columns += [_column(variant)] * bool(columns) + [_column(variant, n) for n in lengths]
     squares = [
         {
-            "column": _column(variant, length),
-            "depth": f"{depth}%",
-            "value": mean(values),
-            "says": f"{variant} at {length:,} tokens, depth {depth}%: {percent(mean(values))} found"
-            + (f" ({len(values)} asked)" if len(values) > 1 else ""),
+            "column": _column(row.variant, row.length),
+            "depth": _depth(row.depth),
+            "value": row.value,
+            "says": f"{row.variant} at {row.length:,} tokens, depth {_depth(row.depth)}: "
+            f"{percent(row.value)} found" + (f" ({row.total} asked)" if row.total > 1 else ""),
         }
-        for (variant, length, depth), values in cells.items()
+        for row in rows
     ]
     titles = [{"column": _column(v, lengths[0]), "title": v} for v in variants]
     x = alt.X(
@@ -78,7 +55,7 @@ def heatmap_chart(rows: Iterable[Found]) -> Chart:
     )
     y = alt.Y(
         "depth:N",
-        sort=[f"{depth}%" for depth in depths],
+        sort=list(map(_depth, depths)),
         title="depth of the needle",
         scale=alt.Scale(paddingInner=0, paddingOuter=0),
         axis=alt.Axis(grid=False, ticks=False, domain=False),
@@ -106,6 +83,10 @@ def heatmap_chart(rows: Iterable[Found]) -> Chart:
         .encode(x=alt.X("column:N", sort=columns, bandPosition=0), y=alt.value(0), text="title:N")
     )
     return finish(found + names, max(60, 26 * len(depths)))
+
+
+def _depth(share: float) -> str:
+    return f"{100 * share:g}%"
 
 
 def _column(variant: str, length: int | None = None) -> str:

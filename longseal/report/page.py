@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from longseal.evaluation.compare import compare, sentence, where
-from longseal.evaluation.results import Accuracy, AtDepth, Evaluation
+from longseal.evaluation.results import Accuracy, AtDepth, Evaluation, label
 from longseal.files import new_file
 from longseal.report import charts, wording
 from longseal.report.contents import Contents
@@ -193,7 +193,7 @@ def _depth_figures(evaluation: Evaluation) -> list[Figure]:
     """A heat map of each task that was asked at several depths."""
     tasks: dict[str, list[AtDepth]] = {}
     for row in evaluation.by_depth():
-        tasks.setdefault(wording.name(row.task, row.group), []).append(row)
+        tasks.setdefault(label(row.task, row.group), []).append(row)
     several = {task: rows for task, rows in tasks.items() if len({row.depth for row in rows}) > 1}
     if not several:
         return []

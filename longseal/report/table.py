@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from longseal.evaluation.results import Accuracy, Evaluation
-from longseal.report.wording import name
+from longseal.evaluation.results import Accuracy, Evaluation, label
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def results(evaluation: Evaluation) -> Results:
 def _rows(accuracies: Sequence[Accuracy], variants: Sequence[str]) -> tuple[Row, ...]:
     cells = {(a.variant, a.task, a.group, a.length): a for a in accuracies}
     return tuple(
-        Row(name(*row[:2]), row[2], tuple(cells.get((variant, *row)) for variant in variants))
+        Row(label(*row[:2]), row[2], tuple(cells.get((variant, *row)) for variant in variants))
         for row in dict.fromkeys((a.task, a.group, a.length) for a in accuracies)
     )
 

@@ -69,11 +69,6 @@ def interval(accuracy: Accuracy) -> str:
     return f"{percent(accuracy.low)[:-1]}–{percent(accuracy.high)}"
 
 
-def name(task: str, group: str) -> str:
-    """A task, and what of it is counted by itself."""
-    return f"{task}, {group}" if group else task
-
-
 def verdict(case: Case) -> str:
     """What an answer got: `right`, `wrong`, or its part of a point."""
     return {0.0: "wrong", 1.0: "right"}.get(case.value, f"score {case.value:.2f}")

@@ -2,7 +2,7 @@
 
 from longseal.tasks.registry import Chosen, choose, family_of, names, task
 from longseal.tasks.sample import (
-    Exhausted,
+    ExhaustedError,
     Family,
     Material,
     Question,
@@ -14,7 +14,7 @@ from longseal.tasks.sample import (
 
 __all__ = [
     "Chosen",
-    "Exhausted",
+    "ExhaustedError",
     "Family",
     "Material",
     "Question",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from longseal.models.generation import Continuation, generate
 from longseal.models.load import LanguageModel
+from longseal.tasks.fitting import budget
 from longseal.tasks.prompt import EncodedSample, Prompts
-from longseal.tasks.sample import Question, Task
+from longseal.tasks.sample import Task
 
 #: Continues prompts: samples, tokens each of their questions may be answered with, stop tokens.
 Generate = Callable[
@@ -46,18 +47,12 @@ def generate_here(model: LanguageModel) -> Generate:
     return run
 
 
-def answer_budget(task: Task, prompts: Prompts, question: Question) -> int:
-    """Tokens that a question may be answered with, thoughts included."""
-    own = question.fields.get("max_new_tokens", task.max_new_tokens)
-    return int(own) + prompts.thinking
-
-
 def ask(
     task: Task, prompts: Prompts, samples: Sequence[EncodedSample], run: Generate
 ) -> Iterator[Answer]:
     """Answer every question greedily, nothing of the answer given but its prefix; score each."""
     budgets = [
-        [answer_budget(task, prompts, question) for question in sample.source.questions]
+        [budget(task, prompts, question) for question in sample.source.questions]
         for sample in samples
     ]
     for done in run(samples, budgets, prompts.stop_tokens):

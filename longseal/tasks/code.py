@@ -9,10 +9,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from wonderwords import RandomWord
-
-from longseal.tasks.json_kv import arranged
+from longseal.tasks.places import arranged
 from longseal.tasks.sample import Family, Material, Question, Sample, Task, Wanted
+from longseal.tasks.words import dictionary
 
 _HEADER = (
     "Below is a Python file. Afterwards I will ask you which function does what.\n\n```python\n"
@@ -211,9 +210,8 @@ def _functions(count: int, random: Random) -> list[_Function]:
 
 @cache
 def _words(kind: str) -> list[str]:
-    """Words of wonderwords that can stand in a name, sorted."""
-    found = RandomWord().filter(include_parts_of_speech=[kind])
-    return sorted({word for word in found if _IDENTIFIER.fullmatch(word)})
+    """Words that can stand in a name, sorted."""
+    return [word for word in dictionary(kind) if _IDENTIFIER.fullmatch(word)]
 
 
 def _make(variant: str, material: Material) -> Task:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from longseal.config import Part
 from longseal.errors import LongsealError
 from longseal.tasks.prompt import EncodedSample, Prompts
-from longseal.tasks.sample import Exhausted, Recorded, Task, Wanted
-
-_LEAST = 0.95  # of the wanted length
+from longseal.tasks.sample import LEAST, ExhaustedError, Question, Recorded, Task, Wanted
 
 
-def budget(task: Task, prompts: Prompts) -> int:
-    """Tokens that are kept for an answer, thoughts included."""
-    return task.max_new_tokens + prompts.thinking
+def budget(task: Task, prompts: Prompts, question: Question | None = None) -> int:
+    """Tokens that are kept for an answer, thoughts included; a question may have its own."""
+    own = {} if question is None else question.fields
+    return int(own.get("max_new_tokens", task.max_new_tokens)) + prompts.thinking
 
 
 def fit(
@@ -42,14 +42,14 @@ def fit(
     """
     limit = length - budget(task, prompts)
     wanted = Wanted(task.smallest, questions, seed, depth, training, prompts.count)
-    ends: Exhausted | None = None
+    ends: ExhaustedError | None = None
 
     def draw(size: int, every: bool = False) -> EncodedSample | None:
         """The sample, as its first question alone sees it unless `every`."""
         nonlocal ends
         try:
             sample = task.sample(replace(wanted, size=size))
-        except Exhausted as error:
+        except ExhaustedError as error:
             ends = error
             return None
         if not every:
@@ -95,7 +95,7 @@ def fit(
                 f"length {length} is too short for {questions} questions of the task {task.name}"
             )
         made = draw(low, every=True)
-    if ends is not None and made.length + length - limit < _LEAST * length:
+    if ends is not None and made.length + length - limit < LEAST * length:
         raise ends
     return made
 
@@ -113,6 +113,17 @@ def check_window(task: Task, lengths: Iterable[int], window: int | None) -> None
             raise LongsealError(
                 f"length {length} is beyond the model's window of {window} tokens: ask for less"
             )
+
+
+def check_parts(task: Task, *parts: Part) -> None:
+    """Refuse a file that is too short to be parted, before any work is done.
+
+    Raises:
+        LongsealError: it has nothing for one of the parts.
+    """
+    if isinstance(task, Recorded):
+        for part in parts:
+            task.part(part)
 
 
 def check_lengths(prompts: Prompts, task: Task, lengths: Iterable[int], window: int | None) -> None:

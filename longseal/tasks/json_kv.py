@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from random import Random
-from uuid import UUID
 
+from longseal.tasks.places import arranged
 from longseal.tasks.sample import Family, Material, Question, Sample, Task, Wanted
+from longseal.tasks.words import random_uuid
 
 _HEADER = (
     "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n"
@@ -37,13 +37,15 @@ class JsonKv(Task):
         """
         count, tenths = divmod(wanted.size, 10)
         random = wanted.random("pairs")
-        pairs = [(_uuid(random), _uuid(random)) for _ in range(count)]
+        pairs = [(random_uuid(random), random_uuid(random)) for _ in range(count)]
         standing = [pairs[i] for i in arranged(count, wanted)]
         if tenths:
             cut = _UUID * tenths // 10
             rest = wanted.random("rest")
             # between two others, so that the first and the last pair may hold the answer
-            standing.insert(rest.randrange(1, count), (_uuid(rest)[:cut], _uuid(rest)[:cut]))
+            standing.insert(
+                rest.randrange(1, count), (random_uuid(rest)[:cut], random_uuid(rest)[:cut])
+            )
         lines = ",\n ".join(f'"{key}": "{value}"' for key, value in standing)
         return Sample(
             context=f"{_HEADER}{{{lines}}}\n\n",
@@ -62,20 +64,6 @@ class JsonKv(Task):
         }
 
 
-def arranged(count: int, wanted: Wanted) -> list[int]:
-    """The places of `count` things that a sample drew: a shuffled order, which may hold a depth.
-
-    What is drawn first is what is asked, so that the questions do not change with the size; with a
-    depth, the very first stands there.
-    """
-    order = list(range(count))
-    wanted.random("order").shuffle(order)
-    if wanted.depth is not None:
-        order.remove(0)
-        order.insert(round(wanted.depth * (count - 1)), 0)
-    return order
-
-
 def _question(key: str, value: str) -> Question:
     return Question(
         text=f'Key: "{key}"\nCorresponding value:',
@@ -83,10 +71,6 @@ def _question(key: str, value: str) -> Question:
         expected=(value,),
         evidence=f'"{key}": "{value}"',
     )
-
-
-def _uuid(random: Random) -> str:
-    return str(UUID(int=random.getrandbits(128), version=4))
 
 
 def _make(variant: str, material: Material) -> Task:

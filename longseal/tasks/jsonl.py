@@ -44,6 +44,11 @@ def jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         found = True
         try:
             row = json.loads(line, object_pairs_hook=_no_twins)
+            if "\\u" in line:  # an escape may stand for half a character, which no file can hold
+                json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise LongsealError(f"{path}, line {number}: {half} is half a character") from error
         except RecursionError as error:
             raise LongsealError(f"{path}, line {number}: nested too deep") from error
         except ValueError as error:

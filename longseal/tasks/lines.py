@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from wonderwords import RandomWord
-
 from longseal.tasks.jsonl import jsonl, parse
+from longseal.tasks.places import asked_places
 from longseal.tasks.sample import Family, Material, Question, Recorded, Sample, Task, Wanted
+from longseal.tasks.words import dictionary
 
 _HEADER = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -57,10 +57,8 @@ class Lines(Task):
             f"line {key}: REGISTER_CONTENT is <{value}>\n"
             for key, value in zip(keys, values, strict=True)
         ]
-        asked = random.sample(range(size), min(wanted.questions, size))
-        if wanted.depth is not None:
-            there = round(wanted.depth * (size - 1))
-            asked = [there, *(i for i in asked if i != there)][: len(asked)]
+        drawn = random.sample(range(size), min(wanted.questions, size))
+        asked = asked_places(drawn, size, wanted.depth)
         return Sample(
             context=_HEADER + "".join(lines),
             questions=tuple(_question(keys[i], str(values[i])) for i in asked),
@@ -121,7 +119,11 @@ def _from_row(row: Mapping[str, object]) -> Sample:
     prompt, key_and_position = str(row["prompt"]), row["random_idx"]
     if not isinstance(key_and_position, list):
         raise TypeError("random_idx is no list")
+    if not re.fullmatch(r"\d{1,18}", str(row["expected_number"])):
+        raise ValueError(f"expected_number is no number: {row['expected_number']!r}")
     context, tail, question = prompt.rpartition(_TAIL)
+    if not tail:
+        raise ValueError(f"prompt does not ask as LongEval does: {_TAIL.strip()!r} is not there")
     answer = _question(str(key_and_position[0]), str(row["expected_number"]))
     return Sample(context, (replace(answer, text=tail + question),))
 
@@ -137,11 +139,8 @@ def _question(key: str, value: str) -> Question:
 
 @cache
 def _words() -> tuple[list[str], list[str]]:
-    """Adjectives and nouns of wonderwords, those with a space left out, sorted."""
-    words = RandomWord()
-    kinds = ("adjectives", "nouns")
+    """Adjectives and nouns, those with a space left out, sorted."""
     adjectives, nouns = (
-        sorted({w for w in words.filter(include_parts_of_speech=[kind]) if " " not in w})
-        for kind in kinds
+        [word for word in dictionary(kind) if " " not in word] for kind in ("adjectives", "nouns")
     )
     return adjectives, nouns

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from random import Random
-from uuid import UUID
+
+from longseal.tasks.words import random_uuid
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def other_code(random: Random) -> Needle:
 
 
 def _code(subject: str, random: Random) -> Needle:
-    uuid = str(UUID(int=random.getrandbits(128), version=4))
+    uuid = random_uuid(random)
     sentence = f"{subject[0].upper()}{subject[1:]} is {uuid}."
     return Needle((sentence,), f"What is {subject}?", sentence, (uuid,))
 

@@ -11,7 +11,7 @@ from longseal.tasks import code, json_kv, lines, needle, qa, ruler
 from longseal.tasks.haystack import read_haystack
 from longseal.tasks.own.file import read_task_file
 from longseal.tasks.own.task import OwnTask
-from longseal.tasks.sample import Family, Material, NoMaterial, Task
+from longseal.tasks.sample import Family, Material, NoMaterialError, Task
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY for module in (lines, needle, ruler, qa, json_kv, code)
@@ -41,7 +41,8 @@ def task(
         haystack: a text file or a folder of them, in the place of the built-in prose.
 
     Raises:
-        LongsealError: there is no such task, it lacks a file, or the name stands for several.
+        LongsealError: there is no such task, it lacks a file, is given one that it does not take,
+            or the name stands for several.
 
     >>> task("lines").metric
     'last'
@@ -49,6 +50,7 @@ def task(
     files = (data,) if isinstance(data, str | Path) else tuple(data)
     material = Material(tuple(map(Path, files)), None if haystack is None else Path(haystack))
     family, variant = _find(name)
+    _check_taken([family], material)
     if family.whole and not variant:
         names = ", ".join(f"{family.name}/{variant}" for variant in family.variants)
         raise LongsealError(f"{name} stands for several tasks: choose one of {names}")
@@ -59,20 +61,29 @@ def choose(names: Sequence[str], material: Material) -> Chosen:
     """The tasks of these names, whole families one by one.
 
     Raises:
-        LongsealError: a task does not exist, or lacks a file that it needs.
+        LongsealError: a task does not exist, lacks a file that it needs, or is there twice; or a
+            file is given that none of them takes.
     """
     made: list[Task] = []
     left_out: dict[str, str] = {}
-    for name in dict.fromkeys(names):
-        family, variant = _find(name)
+    found = [_find(name) for name in dict.fromkeys(names)]
+    _check_taken([family for family, _ in found], material)
+    for family, variant in found:
         if variant or not family.whole:
             made.append(_make(family, variant, material))
             continue
         for each in family.variants:
             try:
                 made.append(_make(family, each, material))
-            except NoMaterial as error:
+            except NoMaterialError as error:
                 left_out[f"{family.name}/{each}"] = str(error)
+    called = [each.name for each in made]
+    twin = next((name for name in called if called.count(name) > 1), None)
+    if twin is not None:  # their results could not be told apart
+        raise LongsealError(
+            f"two of {', '.join(names)} are the task {twin}: name it once, and give task files "
+            "names of their own"
+        )
     return Chosen(tuple(made), left_out)
 
 
@@ -106,6 +117,14 @@ def _find(name: str) -> tuple[Family, str]:
             "(longseal tasks says what they are), or name a task file (.jsonl)"
         )
     return family, variant
+
+
+def _check_taken(families: Sequence[Family], material: Material) -> None:
+    """Refuse files that no task would read: what is found would not be of them."""
+    for flag, given in (("--data", material.data), ("--haystack", material.haystack)):
+        if given and not any(flag in family.takes for family in families):
+            names = ", ".join(dict.fromkeys(family.name for family in families))
+            raise LongsealError(f"{flag}: {names} takes no such file, it would be left unread")
 
 
 def _own(path: Path) -> Family:

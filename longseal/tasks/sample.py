@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from longseal.config import Part
 from longseal.errors import LongsealError
 
+#: Of the length that is asked for, what a sample has at least.
+LEAST = 0.95
 _PLACES: dict[Part, range] = {
     "all": range(5),
     "train": range(3),
@@ -86,11 +88,11 @@ class Wanted:
         return Random(f"{self.seed}/{purpose}")
 
 
-class Exhausted(LongsealError):  # noqa: N818
+class ExhaustedError(LongsealError):
     """There is not enough material for a sample of the wanted size."""
 
 
-class NoMaterial(LongsealError):  # noqa: N818
+class NoMaterialError(LongsealError):
     """A task needs a file that was not named."""
 
 
@@ -123,7 +125,7 @@ class Task(ABC):
         """Make a sample.
 
         Raises:
-            Exhausted: there is no material for so large a one.
+            ExhaustedError: there is no material for so large a one.
         """
 
     @abstractmethod
@@ -135,7 +137,8 @@ class Recorded(Task):
     """A task whose samples are given: read from a file, not made.
 
     It is asked as it is. Tuning takes the samples whose place in the file leaves 0, 1 or 2 when
-    divided by 5, chooses on those that leave 3, and what is left tells how much it helped.
+    divided by 5, chooses on those that leave 3, and what is left tells how much it helped. Samples
+    on one context have one place, that of the first: what is tested was never trained on.
     """
 
     unit = "samples"
@@ -150,17 +153,28 @@ class Recorded(Task):
         Raises:
             LongsealError: the file is too short to have that part.
         """
-        found = tuple(s for place, s in enumerate(self.samples) if place % 5 in _PLACES[name])
+        contexts = [_context(sample) for sample in self.samples]
+        places = {context: place for place, context in enumerate(dict.fromkeys(contexts))}
+        found = tuple(
+            sample
+            for context, sample in zip(contexts, self.samples, strict=True)
+            if places[context] % 5 in _PLACES[name]
+        )
         if not found:
             raise LongsealError(
-                f"{self.name} has {len(self.samples)} samples: tuning and testing on one file "
-                "takes at least 5"
+                f"{self.name} has {len(self.samples)} samples on {len(places)} contexts: tuning "
+                "and testing on one file takes at least 5"
             )
         return found
 
     def sample(self, wanted: Wanted) -> Sample:
         """Not made: see `samples`."""
         raise LongsealError(f"the samples of {self.name} come from its file alone")
+
+
+def _context(sample: Sample) -> object:
+    """What samples on one context have in common; the question, where that is all there is."""
+    return (sample.before, sample.context) if sample.before or sample.context else sample.questions
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,8 @@ def _scored(number: int, task: Task, row: Mapping[str, Any]) -> Scored:
         raise TypeError("answers is not a list of texts")
     if not answers:
         raise ValueError("answers is empty: there is nothing to score the prediction against")
+    if not all(map(str.strip, answers)):
+        raise ValueError("one of the answers is blank: it would stand in any prediction")
     fields = row.get("fields") or {}
     if not isinstance(fields, Mapping):
         raise TypeError("fields is not an object")

@@ -9,7 +9,7 @@ from random import Random
 from longseal.config import Part, TuneConfig
 from longseal.errors import LongsealError
 from longseal.tasks import Recorded, Task
-from longseal.tasks.fitting import check_window, fit
+from longseal.tasks.fitting import budget, check_window, fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 _CONTEXTS = 4  # in one step, where a context holds too few questions
@@ -88,11 +88,13 @@ class Samples:
     def _recorded(self, part: Part) -> list[EncodedSample]:
         assert isinstance(self._task, Recorded)
         found = [self._prompts.encode(sample) for sample in self._task.part(part)]
-        window = self._window or max(encoded.length for encoded in found)
-        fitting = [encoded for encoded in found if encoded.length <= window]
+        if self._window is None:
+            return found
+        longest = self._window - budget(self._task, self._prompts)  # its answer fits as well
+        fitting = [encoded for encoded in found if encoded.length <= longest]
         if not fitting:
             raise LongsealError(
-                f"no sample of {self._task.name} fits the window of {window} tokens"
+                f"no sample of {self._task.name} fits the window of {self._window} tokens"
             )
         return fitting
 

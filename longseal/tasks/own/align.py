@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from longseal.tasks.own.tokens import LAYOUT, WORDS, Token, runs
+from longseal.tasks.own.tokens import LAYOUT, WORDS, Token, Tokens, runs
 
-Tokens = Sequence[Token]
 #: A run of words is a template, and no free sentence, where so much of it is the same in all.
 _TEMPLATED = 0.4
 
@@ -60,6 +59,7 @@ def _part(literals: list[list[Token]], gaps: list[list[Tokens]]) -> None:
 
 
 def _build(token: Token) -> str:
+    """What values that are built alike have in common of a token."""
     if token.kind in LAYOUT:
         return token.text
     return "word" if token.kind in WORDS else token.kind
@@ -70,6 +70,7 @@ def _flat(gap: Tokens) -> Tokens:
 
 
 def _align(texts: Sequence[Tokens]) -> tuple[list[list[Token]], list[list[Tokens]]]:
+    """Literals, one more than gaps, and for each gap what stands there in every text."""
     literals = [list(texts[0])]
     for text in texts:  # the first one too: what the user varies is no literal
         if _parse(literals, text) is None:
@@ -88,6 +89,7 @@ def _anchors(literal: list[Token]) -> bool:
 
 
 def _merge(literals: list[list[Token]], text: Tokens) -> list[list[Token]]:
+    """The literals less what a text lacks of them; the first and the last stand at its ends."""
     flat = [(token, i) for i, literal in enumerate(literals) for token in literal]
     keys = [token.text for token, _ in flat]
     others = [f"\0{i}" if token.varied else token.text for i, token in enumerate(text)]

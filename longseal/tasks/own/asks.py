@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from longseal.tasks.own.examples import Example, no_answer
 from longseal.tasks.own.format import Ask, AskPart, Ref, Template
 from longseal.tasks.own.leaves import leaf
-from longseal.tasks.own.records import Values
-from longseal.tasks.own.tokens import FUNCTION_WORDS, WORDS, Marks, Token
+from longseal.tasks.own.records import Unit, Values
+from longseal.tasks.own.tokens import FUNCTION_WORDS, Marks, Token, tokens
 
 #: Kinds of data that are content wherever they stand, even where no other example shows it.
 DATA = frozenset({"uuid", "email", "url", "date", "ip", "id", "decimal"})
@@ -21,6 +22,7 @@ class Linked:
     """A question and its answer with their ties to a record.
 
     Attributes:
+        shapes: the shapes of the record's slots that are referred to (slot, shape).
         sought: the answer's parts that the question does not say already.
         reach: characters that are tied.
     """
@@ -62,10 +64,31 @@ def link(
     return Linked(new, tuple(said), shapes, sought, reach + more)
 
 
-def unsaid(linked: Linked, question: str) -> list[str]:
-    """Data in an answer that is neither of the record nor in the question."""
-    literals = " ".join(part for part in linked.answer if isinstance(part, str))
-    return [t.text for t in Marks().tokens(literals) if is_data(t) and t.text not in question]
+def checked(
+    best: tuple[Unit, Linked] | None, number: int, examples: Sequence[Example]
+) -> tuple[Unit, Linked]:
+    """The record that answers an example and its ties.
+
+    Raises:
+        LongsealError: there is none, or it does not hold all of the answer.
+    """
+    if best is None:
+        raise no_answer(number, examples, "is nowhere in its context")
+    literals = " ".join(part for part in best[1].answer if isinstance(part, str))
+    for token in tokens(literals):
+        if is_data(token) and token.text not in examples[number].question:
+            raise no_answer(number, examples, f"says {token.text!r}, which is not in the record")
+    return best
+
+
+def keyed(template: Template, asked: Iterable[Linked]) -> Template:
+    """The template with the slots marked that its questions name."""
+    keys = {part.slot for linked in asked for part in linked.question if isinstance(part, Ref)}
+    slots = tuple(
+        slot.model_copy(update={"key": i in keys and slot.unique})
+        for i, slot in enumerate(template.slots)
+    )
+    return template.model_copy(update={"slots": slots})
 
 
 def is_data(token: Token) -> bool:
@@ -101,7 +124,8 @@ def _tie(text: str, values: Sequence[tuple[str, Ref]], *, short: bool) -> tuple[
         if value.lower() in FUNCTION_WORDS or (len(value) == 1 and not (short or value.isdigit())):
             continue
         for case in ("", "lower", "upper"):
-            said = {"": value, "lower": value.lower(), "upper": value.upper()}[case]
+            cased = ref.model_copy(update={"case": case})
+            said = cased.cased(value)
             if case and said == value:
                 continue
             edge = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
@@ -115,7 +139,7 @@ def _tie(text: str, values: Sequence[tuple[str, Ref]], *, short: bool) -> tuple[
                 pieces = pattern.split(part) if isinstance(part, str) else [part]
                 for i, piece in enumerate(pieces):
                     if i % 2:
-                        new.append(ref.model_copy(update={"case": case}))
+                        new.append(cased)
                         reach += len(said)
                     elif piece != "":
                         new.append(piece)
@@ -136,8 +160,3 @@ def _loose(part: AskPart, marks: Marks) -> list[AskPart]:
         else:
             made.append(new)
     return made
-
-
-def names_something(token: Token, first: bool) -> bool:
-    """Whether a word is a name by its looks: capitalised, and not because it begins a sentence."""
-    return token.kind in WORDS and token.kind != "lower" and not first and not token.literal

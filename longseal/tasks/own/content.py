@@ -11,13 +11,13 @@ from longseal.errors import LongsealError
 from longseal.tasks.own.drawing import Write
 from longseal.tasks.own.leaves import Leaf, Name, Text, Word
 from longseal.tasks.own.task import Writes
+from longseal.tasks.own.vocabulary import PROSE_WORD
 
 if TYPE_CHECKING:  # it needs torch
     from longseal.tasks.own.writer import Writer
 
 _TRIES = 4
 _AROUND = 300  # characters of the record that the writer sees on each side of the blank
-_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
 def writes(writer: Writer) -> Writes:
@@ -44,8 +44,12 @@ def writes(writer: Writer) -> Writes:
     return of
 
 
-def _wish(leaf: Leaf) -> tuple[str, Callable[[list[str]], str | None]] | None:
-    """What to ask for, and what to make of the words of a reply: None where they are not that."""
+#: What to ask for, and what to make of the words of a reply: None where they are not that.
+_Wish = tuple[str, Callable[[list[str]], str | None]]
+
+
+def _wish(leaf: Leaf) -> _Wish | None:
+    """None for what is drawn all the same."""
     match leaf:
         case Text():
             few, many = (leaf.words + 1) // 2, 2 * leaf.words
@@ -59,9 +63,8 @@ def _wish(leaf: Leaf) -> tuple[str, Callable[[list[str]], str | None]] | None:
             return f"a piece of prose of {leaf.words} words, without numbers", phrase
         case Name():
             return f"a person's {leaf.part} name", _one(str.title)
-        case Word(joints="", case=case):
-            change = {"lower": str.lower, "title": str.title, "upper": str.upper}[case]
-            return "one word, a noun", _one(change)
+        case Word(joints=""):
+            return "one word, a noun", _one(leaf.cased)
         case _:
             return None
 
@@ -70,9 +73,7 @@ def _one(change: Callable[[str], str]) -> Callable[[list[str]], str | None]:
     return lambda words: change(words[0]) if len(words) == 1 else None
 
 
-def _written(
-    writer: Writer, wish: tuple[str, Callable[[list[str]], str | None]], shown: str, key: str
-) -> str:
+def _written(writer: Writer, wish: _Wish, shown: str, key: str) -> str:
     what, take = wish
     instruction = (
         f"Fill the blank ____ in the text below with {what}. Invent it. Reply with what stands in "
@@ -83,7 +84,7 @@ def _written(
         seed = int.from_bytes(sha256(f"{key}/{attempt}".encode()).digest()[:4])
         reply = writer.write(instruction, seed).strip()
         # Marks and digits could break the format: words alone are taken, in one line.
-        made = take(_WORD.findall(reply)) if reply and "\n" not in reply else None
+        made = take(PROSE_WORD.findall(reply)) if reply and "\n" not in reply else None
         if made and not re.search(r"\d", reply):
             return made
     said = " ".join(reply.split())[:60]

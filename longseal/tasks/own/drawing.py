@@ -108,6 +108,7 @@ class Drawing:
         where: tuple[str, str],
         write: Write | None,
     ) -> tuple[str, ...]:
+        """Draw one slot's parts; `where` is the text before it and the literal text after it."""
         used = self._used.setdefault(name, set())
         tries = 1 if name in self._full else 10 * _TRIES
         weights = [each.weight for each in slot.shapes]
@@ -146,9 +147,8 @@ class Drawing:
             case Date():
                 return self._date(what, name)
             case Word():
-                joints = what.joints + "-" * wide
-                words = [random.choice(nouns()) for _ in range(len(joints) + 1)]
-                return _cased(words, joints, what.case)
+                joints = ("", *what.joints, *"-" * wide)
+                return "".join(joint + what.cased(random.choice(nouns())) for joint in joints)
             case Name():
                 names = first_names() if what.part == "first" else last_names()
                 return "-".join(random.choice(names) for _ in range(wide + 1))
@@ -199,9 +199,3 @@ class Drawing:
         return f"{what.kind}://{word()}-{word()}.com" + "".join(
             f"/{word()}{random.randrange(100)}" for _ in range(what.parts)
         )
-
-
-def _cased(words: list[str], joints: str, case: str) -> str:
-    change = {"lower": str.lower, "title": str.title, "upper": str.upper}[case]
-    parts = [change(word) for word in words]
-    return parts[0] + "".join(joint + part for joint, part in zip(joints, parts[1:], strict=True))

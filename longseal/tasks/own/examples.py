@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,11 @@ def _found(answer: str, context: str) -> float:
         return 2.0
     wanted = {token.text for token in tokens(answer) if not token.literal}
     return len(wanted & {token.text for token in tokens(context)}) / max(1, len(wanted))
+
+
+def answer_tokens(answers: Iterable[str]) -> int:
+    """Tokens that an answer may take: twice the longest, at two bytes a token."""
+    return 32 + max(len(answer.encode()) for answer in answers)
 
 
 def no_answer(example: int, examples: Sequence[Example], why: str) -> LongsealError:

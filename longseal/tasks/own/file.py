@@ -13,7 +13,7 @@ from longseal.errors import LongsealError
 from longseal.files import new_file
 from longseal.tasks.haystack import Haystack
 from longseal.tasks.jsonl import jsonl, parse
-from longseal.tasks.own.examples import Example, read_example
+from longseal.tasks.own.examples import Example, answer_tokens, read_example
 from longseal.tasks.own.format import Format
 from longseal.tasks.own.leaves import Model
 from longseal.tasks.own.task import OwnFile, OwnTask
@@ -112,8 +112,8 @@ def read_task_file(path: Path, haystack: Haystack | None = None) -> Task:
 
 
 def _recorded(name: str, samples: Sequence[Sample]) -> OwnFile:
-    longest = max(len(sample.questions[0].answer.encode()) for sample in samples)
-    return OwnFile(name, samples, 32 + longest)
+    answers = (sample.questions[0].answer for sample in samples)
+    return OwnFile(name, samples, answer_tokens(answers))
 
 
 def _plain(example: Example) -> Sample:

@@ -59,6 +59,10 @@ class Ref(Model):
     part: int | None = Field(default=None, ge=0)
     case: Literal["", "lower", "upper"] = ""
 
+    def cased(self, value: str) -> str:
+        """A value with its letters written so."""
+        return {"": value, "lower": value.lower(), "upper": value.upper()}[self.case]
+
 
 AskPart = str | Ref | Leaf
 

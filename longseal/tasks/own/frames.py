@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from longseal.tasks.own.asks import DATA, is_data, names_something
-from longseal.tasks.own.format import Shape, Slot, Template
+from longseal.tasks.own.asks import DATA, is_data
+from longseal.tasks.own.examples import Example
+from longseal.tasks.own.format import Shape, Slot, Template, Turn
 from longseal.tasks.own.leaves import Count
 from longseal.tasks.own.records import Kind, Unit, Values
 from longseal.tasks.own.slots import slot
-from longseal.tasks.own.tokens import LAYOUT, Marks, Token
+from longseal.tasks.own.tokens import LAYOUT, WORDS, Marks, Token, Tokens
 
 #: A template, and what a text has in its slots.
-Part = tuple[Template, Values]
+Filled = tuple[Template, Values]
 
 
 def frame(texts: Sequence[str], marks: Marks, counts: Sequence[int] = ()) -> Template:
@@ -40,12 +41,22 @@ def _data(token: Token) -> bool:
     return is_data(token) and token.kind != "kept"
 
 
-def all_words(unit: Unit) -> Part:
+def turns(examples: Sequence[Example], marks: Marks) -> tuple[Turn, ...]:
+    """The turns before the user's last one; where the context stands, without a template."""
+    made = []
+    for i, (role, _) in enumerate(examples[0].before):
+        texts = [example.before[i][1] for example in examples]
+        here = i == examples[0].turn
+        made.append(Turn(role=role, template=None if here else frame(texts, marks)))
+    return tuple(made)
+
+
+def all_words(unit: Unit) -> Filled:
     """A template of a record that has no like: its marks are format, its words are not."""
     return sliced(unit.tokens, lambda i: not unit.tokens[i].literal)
 
 
-def needle(unit: Unit, question: str, answer: str) -> Part | None:
+def needle(unit: Unit, question: str, answer: str) -> Filled | None:
     """A template of a passage that stands alone: its words are format, the answer and data are not.
 
     Names count as data. The answer is what it shares with the passage, at its longest.
@@ -62,16 +73,14 @@ def needle(unit: Unit, question: str, answer: str) -> Part | None:
             return True
         if token.kind == "kept":
             return False
-        return (
-            token.kind in DATA or token.kind == "int" or names_something(token, _first(tokens, i))
-        )
+        return token.kind in DATA or token.kind == "int" or _name(tokens, i)
 
     return sliced(tokens, varies, span)
 
 
 def sliced(
-    tokens: Sequence[Token], varies: Callable[[int], bool], whole: tuple[int, int] = (0, 0)
-) -> Part:
+    tokens: Tokens, varies: Callable[[int], bool], whole: tuple[int, int] = (0, 0)
+) -> Filled:
     """A template of one text: what varies is in slots, `whole` in one of its own."""
     literals = [""]
     cells: list[list[Token]] = []
@@ -95,7 +104,7 @@ def sliced(
     return Template(literals=tuple(literals), slots=tuple(made)), values
 
 
-def _shared(tokens: Sequence[Token], answer: str, question: str) -> tuple[int, int] | None:
+def _shared(tokens: Tokens, answer: str, question: str) -> tuple[int, int] | None:
     """The longest stretch of a passage that the answer has and the question does not."""
     wanted = [token.text for token in Marks().tokens(answer.strip())]
     best: tuple[int, tuple[int, int]] = (0, (0, 0))
@@ -122,7 +131,10 @@ def _shared(tokens: Sequence[Token], answer: str, question: str) -> tuple[int, i
     return best[1] if best[0] else None
 
 
-def _first(tokens: Sequence[Token], i: int) -> bool:
-    """Whether a token begins a sentence."""
+def _name(tokens: Tokens, i: int) -> bool:
+    """Whether a word is a name by its looks: capitalised, and not because it begins a sentence."""
+    token = tokens[i]
+    if token.kind not in WORDS or token.kind == "lower" or token.literal:
+        return False
     before = [token for token in tokens[:i] if token.kind != "space"]
-    return not before or before[-1].text in {".", "!", "?", ":", "\n", '"', "“"}
+    return bool(before) and before[-1].text not in {".", "!", "?", ":", "\n", '"', "“"}

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 
-from longseal.tasks.own.asks import Linked, link
-from longseal.tasks.own.examples import Example, no_answer
+from longseal.tasks.own.asks import Linked, checked, keyed, link
+from longseal.tasks.own.examples import Example, answer_tokens, no_answer
 from longseal.tasks.own.format import Format, Record, Template
-from longseal.tasks.own.frames import frame, needle
-from longseal.tasks.own.induced import Induced, answer_tokens, before, checked, keyed
+from longseal.tasks.own.frames import frame, needle, turns
 from longseal.tasks.own.records import Kind, Unit, alike
 from longseal.tasks.own.split import sentences
 from longseal.tasks.own.tokens import Marks
 
 
-def from_prose(examples: Sequence[Example], said: Marks) -> Induced:
+def from_prose(examples: Sequence[Example], marks: Marks) -> Format:
     """Find the sentence that each question is about.
 
     Raises:
@@ -27,16 +26,17 @@ def from_prose(examples: Sequence[Example], said: Marks) -> Induced:
     units: list[Unit] = []
     for i, example in enumerate(examples):
         found: tuple[int, Unit] | None = None
+        asked = set(marks.tokens(example.question))
         for start, end in sentences(example.context):
             text = example.context[start:end]
-            unit = Unit(text, said.tokens(text), i)
+            unit = Unit(text, marks.tokens(text), i)
             made = needle(unit, example.question, example.answer)
             if made is None:
                 continue
-            linked = link(made[1], made[0], example.question, example.answer, said)
+            linked = link(made[1], made[0], example.question, example.answer, marks)
             if linked is None:
                 continue
-            shared = sum(len(t.text) for t in set(unit.tokens) & set(said.tokens(example.question)))
+            shared = sum(len(t.text) for t in set(unit.tokens) & asked)
             if found is None or linked.reach + shared > found[0]:
                 found = linked.reach + shared, unit
         if found is None:
@@ -46,37 +46,36 @@ def from_prose(examples: Sequence[Example], said: Marks) -> Induced:
     kinds: list[tuple[Template, list[Unit]]] = []
     for group in alike(units):
         template = Kind(group).learn().template if len(group) > 1 else None
-        if template is None or not all(_link(u, template, examples, said) for u in group):
+        if template is None or not all(_link(u, template, examples, marks) for u in group):
             kinds += [(_needle(unit, examples), [unit]) for unit in group]
         else:
             kinds.append((template, group))
-    made_asks: Counter[tuple[int, Linked]] = Counter()
+    asks: Counter[tuple[int, Linked]] = Counter()
     for template, group in kinds:
-        tied = []
+        tied: list[Linked] = []
         for unit in group:
-            linked = _link(unit, template, examples, said)
-            tie = None if linked is None else (unit, linked)
-            tied.append(checked(tie, unit.example, examples))
-            made_asks[len(records), tied[-1][1]] += 1
-        records.append(keyed(template, 0, tied, {id(unit): 0 for unit in group}))
-    form = Format(
-        head=frame([head], said),
-        tail=frame([tail], said),
+            linked = _link(unit, template, examples, marks)
+            _, linked = checked(None if linked is None else (unit, linked), unit.example, examples)
+            tied.append(linked)
+            asks[len(records), linked] += 1
+        records.append(keyed(template, tied))
+    return Format(
+        head=frame([head], marks),
+        tail=frame([tail], marks),
         separator=" ",
         records=tuple(Record(template=template, share=0) for template in records),
-        asks=tuple(linked.ask(kind, n) for (kind, linked), n in made_asks.items()),
-        before=before(examples, said),
+        asks=tuple(linked.ask(kind, n) for (kind, linked), n in asks.items()),
+        before=turns(examples, marks),
         prose=True,
-        answer_tokens=answer_tokens(examples),
+        answer_tokens=answer_tokens(example.answer for example in examples),
     )
-    return Induced(form, "prose")
 
 
 def _link(
-    unit: Unit, template: Template, examples: Sequence[Example], said: Marks
+    unit: Unit, template: Template, examples: Sequence[Example], marks: Marks
 ) -> Linked | None:
     example = examples[unit.example]
-    return link(unit.values, template, example.question, example.answer, said)
+    return link(unit.values, template, example.question, example.answer, marks)
 
 
 def _needle(unit: Unit, examples: Sequence[Example]) -> Template:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from longseal.errors import LongsealError
-from longseal.tasks.own.asks import Linked, link
-from longseal.tasks.own.examples import Example
+from longseal.tasks.own.asks import Linked, checked, keyed, link
+from longseal.tasks.own.examples import Example, answer_tokens
 from longseal.tasks.own.format import Format, Record, Ref, Template
-from longseal.tasks.own.frames import all_words, frame, needle
-from longseal.tasks.own.induced import Induced, answer_tokens, before, checked, keyed
+from longseal.tasks.own.frames import all_words, frame, needle, turns
 from longseal.tasks.own.records import Cut, Unit
 from longseal.tasks.own.tokens import Marks
 
@@ -29,7 +28,7 @@ class _Core:
     between: list[str]
 
 
-def from_records(examples: Sequence[Example], said: Marks, found: Cut) -> Induced:
+def from_records(examples: Sequence[Example], marks: Marks, found: Cut) -> Format:
     """Find the record that each question is about, and what stands around the records.
 
     Raises:
@@ -43,7 +42,7 @@ def from_records(examples: Sequence[Example], said: Marks, found: Cut) -> Induce
         templates.append(kind.template)
     asked: list[tuple[Unit, Linked]] = []
     for i in range(len(examples)):
-        unit, linked = _asked(found.units[i], home, templates, i, examples, said)
+        unit, linked = _asked(found.units[i], home, templates, i, examples, marks)
         same = [u for u in found.units[i] if home[id(u)] == home[id(unit)]]
         if len(same) > 1 and not any(isinstance(part, Ref) for part in linked.question):
             raise LongsealError(
@@ -62,22 +61,22 @@ def from_records(examples: Sequence[Example], said: Marks, found: Cut) -> Induce
             shares[number] = 0  # a needle: there only to be asked for
     used = sorted({home[id(unit)] for unit in left})
     places = {number: i for i, number in enumerate(used)}
-    records = [Record(template=keyed(templates[k], k, asked, home), share=shares[k]) for k in used]
+    asked_of = {k: [linked for unit, linked in asked if home[id(unit)] == k] for k in used}
+    records = [Record(template=keyed(templates[k], asked_of[k]), share=shares[k]) for k in used]
     counts = [len(units) for units in core.units]
     separators = Counter(core.between)
     usual = "\n\n" if found.name == "blocks" else " " if found.name == "sentences" else "\n"
     asks = Counter(linked.ask(places[home[id(unit)]]) for unit, linked in asked)
-    made = Format(
-        head=frame(core.heads, said, counts),
-        tail=frame(core.tails, said, counts),
+    return Format(
+        head=frame(core.heads, marks, counts),
+        tail=frame(core.tails, marks, counts),
         separator=separators.most_common(1)[0][0] if separators else usual,
         records=tuple(records),
         order=_cycle([[places[home[id(u)]] for u in units] for units in core.units], records),
         asks=tuple(ask.model_copy(update={"weight": n}) for ask, n in asks.items()),
-        before=before(examples, said),
-        answer_tokens=answer_tokens(examples),
+        before=turns(examples, marks),
+        answer_tokens=answer_tokens(example.answer for example in examples),
     )
-    return Induced(made, found.name)
 
 
 def _asked(
@@ -86,14 +85,14 @@ def _asked(
     templates: list[Template],
     number: int,
     examples: Sequence[Example],
-    said: Marks,
+    marks: Marks,
 ) -> tuple[Unit, Linked]:
     """The record that a question is about, and the ties to it."""
     example = examples[number]
     question, answer = example.question, example.answer
     best: tuple[Unit, Linked] | None = None
     for unit in units:
-        linked = link(unit.values, templates[home[id(unit)]], question, answer, said)
+        linked = link(unit.values, templates[home[id(unit)]], question, answer, marks)
         if linked is not None and (best is None or linked.reach > best[1].reach):
             best = unit, linked
     sizes = Counter(home.values())
@@ -104,7 +103,7 @@ def _asked(
     tied = []
     for unit in units if best is None else [best[0]]:
         made = needle(unit, question, answer)
-        linked = made and link(made[1], made[0], question, answer, said)
+        linked = made and link(made[1], made[0], question, answer, marks)
         if made and linked:
             tied.append((linked.reach, made, unit, linked))
     if tied:

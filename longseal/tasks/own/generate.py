@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from longseal.errors import LongsealError
-from longseal.tasks.fitting import fit
+from longseal.tasks.fitting import budget, fit
 from longseal.tasks.haystack import Haystack
 from longseal.tasks.own.content import writes
 from longseal.tasks.own.examples import Example
-from longseal.tasks.own.induced import Induced
+from longseal.tasks.own.induce import Induced
 from longseal.tasks.own.leaks import survivors
 from longseal.tasks.own.task import OwnTask
 from longseal.tasks.prompt import Prompts
@@ -28,7 +28,7 @@ class Generated:
     """What came of it.
 
     Attributes:
-        lengths: tokens of each sample's prompt, template included.
+        lengths: tokens of each sample's prompt, template included, and of its answer's budget.
     """
 
     samples: tuple[Sample, ...]
@@ -89,6 +89,6 @@ def generate(
                 "that it is content, or with --keep that it is format"
             )
         made.append(encoded.source)
-        lengths.append(encoded.length)
+        lengths.append(encoded.length + budget(task, prompts))
         done()
     return Generated(tuple(made), tuple(lengths))

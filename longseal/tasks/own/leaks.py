@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from longseal.tasks.own.examples import Example
 from longseal.tasks.own.format import Format, Template
 from longseal.tasks.own.leaves import Choice
-from longseal.tasks.own.tokens import FUNCTION_WORDS
+from longseal.tasks.own.tokens import CJK, FUNCTION_WORDS
 from longseal.tasks.sample import Sample
 
 _WORDS = 8
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+")
+_WORD = re.compile(rf"[{CJK}]|[^\W_]+")
 
 
 def survivors(form: Format, examples: Iterable[Example], samples: Iterable[Sample]) -> list[str]:

@@ -50,6 +50,10 @@ class Word(Model):
     case: Literal["lower", "title", "upper"]
     joints: str = ""
 
+    def cased(self, word: str) -> str:
+        """A word in this case."""
+        return {"lower": word.lower(), "title": word.title(), "upper": word.upper()}[self.case]
+
 
 class Name(Model):
     """A person's first or last name."""

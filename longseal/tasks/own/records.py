@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from longseal.tasks.own.align import Tokens, align
+from longseal.tasks.own.align import align
 from longseal.tasks.own.format import Slot, Template
 from longseal.tasks.own.leaves import Text
 from longseal.tasks.own.slots import slot
 from longseal.tasks.own.split import MARKED, Span, candidates
-from longseal.tasks.own.tokens import WORDS, Marks, Token, runs
+from longseal.tasks.own.tokens import WORDS, Marks, Token, Tokens, runs
 
 _ALIKE = 0.6  # of two records' tokens, for them to be of one type
 _MOST_TYPES = 64
 _UNIT_COST = 3  # characters that one more record, or one more slot, is worth
 _TYPE_COST = 10
-
 
 #: What a text has in each slot: the shape's number and the texts of its parts.
 Values = list[tuple[int, list[str]]]
@@ -32,11 +31,6 @@ class Unit:
     tokens: Tokens
     example: int
     values: Values = field(default_factory=list)
-
-    def value(self, slot: int, part: int | None = None) -> str:
-        """What stands in a slot, or in a part of it."""
-        texts = self.values[slot][1]
-        return "".join(texts) if part is None else texts[part]
 
 
 @dataclass
@@ -76,7 +70,7 @@ class Kind:
     def cost(self) -> float:
         """Characters that describe the members: the template once, and what varies each time."""
         slots = len(self.template.slots)
-        varies = sum(len(unit.value(i)) for unit in self.units for i in range(slots))
+        varies = sum(len(text) for unit in self.units for _, texts in unit.values for text in texts)
         fixed = sum(map(len, self.template.literals)) + _TYPE_COST
         if len(self.units) == 1:
             return len(self.units[0].text) + _TYPE_COST + _UNIT_COST
@@ -92,6 +86,7 @@ class Cut:
         texts: the contexts.
         spans: where the units stand.
         units: the units, example by example.
+        kinds: the types of all units.
     """
 
     name: str
@@ -99,10 +94,6 @@ class Cut:
     spans: list[list[Span]]
     units: list[list[Unit]]
     kinds: list[Kind]
-
-    def kind_of(self, unit: Unit) -> int:
-        """The number of a unit's type."""
-        return next(i for i, kind in enumerate(self.kinds) if any(u is unit for u in kind.units))
 
     def covered(self) -> float:
         """Share of the text that is in records."""

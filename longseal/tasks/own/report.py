@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text as Styled
 
-from longseal.tasks.own.format import Ask, Ref, Slot, Template
-from longseal.tasks.own.induced import Induced
+from longseal.tasks.own.format import Ask, AskPart, Ref, Slot, Template
+from longseal.tasks.own.induce import Induced
 from longseal.tasks.own.leaves import (
     Address,
     Chars,
@@ -39,8 +39,8 @@ def table(induced: Induced) -> Table:
                 "", Styled(f"[{i}]"), Styled(_slot(slot)), str(slot.seen), end_section=last
             )
     for ask in form.asks:
-        names = f"question about record {ask.record + 1}"
-        made.add_row(names, _asked(ask.question), "", str(ask.weight))
+        part = f"question about record {ask.record + 1}"
+        made.add_row(part, _asked(ask.question), "", str(ask.weight))
         made.add_row("its answer", _asked(ask.answer), _sought(ask), "", end_section=True)
     return made
 
@@ -107,7 +107,7 @@ def _marked(template: Template) -> Styled:
     return made
 
 
-def _asked(parts: tuple[str | Ref | Leaf, ...]) -> Styled:
+def _asked(parts: tuple[AskPart, ...]) -> Styled:
     made = Styled()
     for part in parts:
         if isinstance(part, str):

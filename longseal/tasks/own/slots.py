@@ -9,9 +9,7 @@ from itertools import pairwise
 from longseal.tasks.own.dates import moment
 from longseal.tasks.own.format import Part, Shape, Slot
 from longseal.tasks.own.leaves import Choice, Counter, Date, Letters, Name, leaf
-from longseal.tasks.own.tokens import WORDS, Token, runs
-
-Tokens = Sequence[Token]
+from longseal.tasks.own.tokens import WORDS, Token, Tokens, runs
 
 
 def slot(examples: Sequence[Sequence[Tokens]]) -> tuple[Slot, list[tuple[int, list[str]]]]:
@@ -22,8 +20,8 @@ def slot(examples: Sequence[Sequence[Tokens]]) -> tuple[Slot, list[tuple[int, li
         as a whole, such as a counter's, that is one part).
     """
     values = [value for example in examples for value in example]
-    texts = ["".join(token.text for token in value) for value in values]
-    unique = all(len(set(_text(e))) == len(e) for e in examples)
+    texts = _texts(values)
+    unique = all(len(set(_texts(e))) == len(e) for e in examples)
     whole = _counter(examples) or _choice(values, texts) or _rising(examples)
     if whole is not None:
         made = Slot(shapes=(Shape(parts=(whole,)),), unique=unique, seen=len(values))
@@ -59,6 +57,11 @@ def _grouped(values: Sequence[Tokens]) -> list[list[tuple[Part, str]]]:
 
 
 def _column(tokens: Tokens, before: Tokens) -> list[list[tuple[Part, str]]]:
+    """Parts of the tokens that stand at one place in values built alike, value by value.
+
+    Args:
+        before: the two tokens before this place, in the first of the values.
+    """
     first = tokens[0]
     same = all(token.text == first.text for token in tokens)
     if not any(token.varied for token in tokens) and (first.literal or (same and len(tokens) > 2)):
@@ -120,7 +123,7 @@ def _affixes(texts: Sequence[str]) -> tuple[int, int]:
     return start, shared([text[::-1] for text in texts], room - start)
 
 
-def _text(values: Sequence[Tokens]) -> list[str]:
+def _texts(values: Sequence[Tokens]) -> list[str]:
     return ["".join(token.text for token in value) for value in values]
 
 
@@ -132,6 +135,7 @@ def _choice(values: Sequence[Tokens], texts: Sequence[str]) -> Choice | None:
 
 
 def _counter(examples: Sequence[Sequence[Tokens]]) -> Counter | None:
+    """Numbers that rise by one step from the same start in every example."""
     if not all(len(v) == 1 and v[0].kind == "int" and not v[0].varied for e in examples for v in e):
         return None
     rows = [[int(value[0].text) for value in example] for example in examples]
@@ -158,7 +162,7 @@ def _rising(examples: Sequence[Sequence[Tokens]]) -> Date | None:
         return None
     gaps: list[float] = []
     for example in examples:
-        when = [moment(text) for text in _text(example)]
+        when = [moment(text) for text in _texts(example)]
         gaps += [(b - a).total_seconds() for a, b in pairwise(when)]
     if len(gaps) < 3 or min(gaps) < 0 or sum(gaps) == 0:
         return None

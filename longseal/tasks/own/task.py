@@ -9,7 +9,8 @@ from random import Random
 from longseal.tasks.haystack import Haystack, built_in, sentence_ends
 from longseal.tasks.own.drawing import Drawing, Drawn, Write
 from longseal.tasks.own.format import Ask, AskPart, Format, Ref
-from longseal.tasks.sample import Exhausted, Question, Recorded, Sample, Task, Wanted
+from longseal.tasks.places import asked_places
+from longseal.tasks.sample import ExhaustedError, Question, Recorded, Sample, Task, Wanted
 
 _TRIES = 50
 #: Writes content of a question's record: which question, and the sample's seed.
@@ -70,18 +71,15 @@ class OwnTask(Task):
         """Draw the records (or prose) and ask for some of them.
 
         Raises:
-            Exhausted: there are too few different keys for so many records.
+            ExhaustedError: there are too few different keys for so many records.
         """
         random = wanted.random("asked")
         asks = self._choose(wanted, random)
-        if self.format.prose:
-            context, drawn, passages = self._prose(wanted, asks, random)
-        else:
-            context, drawn, passages = self._records(wanted, asks, random)
+        make = self._prose if self.format.prose else self._records
+        context, drawn = make(wanted, asks, random)
         free = Drawing(wanted.random("questions"), haystack=self._haystack)
         questions = tuple(
-            _question(ask, record, passage, free)
-            for ask, record, passage in zip(asks, drawn, passages, strict=True)
+            _question(ask, record, free) for ask, record in zip(asks, drawn, strict=True)
         )
         return self._turns(wanted, context, questions)
 
@@ -122,13 +120,11 @@ class OwnTask(Task):
 
     def _records(
         self, wanted: Wanted, asks: Sequence[Ask], random: Random
-    ) -> tuple[str, list[Drawn], list[str]]:
+    ) -> tuple[str, list[Drawn]]:
+        """Records in a row, and those among them that are asked for."""
         form, size = self.format, wanted.size
         types = list(self._types(wanted))
-        places = random.sample(range(size), len(asks))
-        if wanted.depth is not None:
-            there = round(wanted.depth * (size - 1))
-            places = [there, *(i for i in places if i != there)][: len(asks)]
+        places = asked_places(random.sample(range(size), len(asks)), size, wanted.depth)
         at = dict(zip(places, asks, strict=True))
         for place, ask in at.items():
             types[place] = ask.record
@@ -156,14 +152,13 @@ class OwnTask(Task):
                     break
                 drawn[place] = drawing.record(template, "again", index, dict(ask.shapes))
             else:
-                raise Exhausted(
+                raise ExhaustedError(
                     f"the task {self.name} has too few different keys for {size} records: give "
                     "examples whose questions name something that is longer, or ask for less"
                 )
         texts = [record.text for record in drawn]
         context = head + form.separator.join(texts) + tail
-        chosen = [drawn[place] for place in places]
-        return context, chosen, [record.text for record in chosen]
+        return context, [drawn[place] for place in places]
 
     def _types(self, wanted: Wanted) -> Iterator[int]:
         form = self.format
@@ -175,7 +170,8 @@ class OwnTask(Task):
 
     def _prose(
         self, wanted: Wanted, asks: Sequence[Ask], random: Random
-    ) -> tuple[str, list[Drawn], list[str]]:
+    ) -> tuple[str, list[Drawn]]:
+        """Prose with needles in it, and the needles."""
         form = self.format
         drawing = Drawing(wanted.random("needles"), wanted.size, self._haystack)
         drawn = [
@@ -191,11 +187,10 @@ class OwnTask(Task):
         depths = [random.random() for _ in asks]
         if wanted.depth is not None:
             depths[0] = wanted.depth
-        needles = [record.text for record in drawn]
-        body = _hide(text, needles, depths, form.separator)
+        body = _hide(text, [record.text for record in drawn], depths, form.separator)
         head = drawing.record(form.head, "head").text
         tail = drawing.record(form.tail, "tail").text
-        return head + body + tail, drawn, needles
+        return head + body + tail, drawn
 
     def _write(self, wanted: Wanted, question: int) -> Write | None:
         return None if self._writes is None else self._writes(wanted.seed, question)
@@ -242,13 +237,13 @@ def _has(record: Drawn, ref: Ref) -> bool:
     return ref.part is None or ref.part < len(record.slots[ref.slot])
 
 
-def _question(ask: Ask, record: Drawn, passage: str, free: Drawing) -> Question:
+def _question(ask: Ask, record: Drawn, free: Drawing) -> Question:
     answer = [_part(part, record, free) for part in ask.answer]
     return Question(
         text="".join(_part(part, record, free) for part in ask.question),
         answer="".join(answer),
         expected=_sought(ask, answer),
-        evidence=passage,
+        evidence=record.text,
     )
 
 
@@ -269,6 +264,5 @@ def _part(part: AskPart, record: Drawn, free: Drawing) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, Ref):
-        value = record.value(part.slot, part.part)
-        return {"": value, "lower": value.lower(), "upper": value.upper()}[part.case]
+        return part.cased(record.value(part.slot, part.part))
     return free.leaf(part)

@@ -26,8 +26,9 @@ LAYOUT = frozenset({"space", "newline", "punct"})
 SENTENCE = 5
 _IN_SENTENCE = frozenset({",", ";", ".", "!", "?", "'", "’", "-"})
 
-_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_WORD = rf"(?:(?![{_CJK}])[^\W\d_])+"
+#: Kana, ideographs and Hangul, as what stands in brackets of a pattern.
+CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_WORD = rf"(?:(?![{CJK}])[^\W\d_])+"
 _LEXER = re.compile(
     "|".join(
         f"(?P<{kind}>{pattern})"
@@ -45,7 +46,7 @@ _LEXER = re.compile(
             # A comma groups digits only where no comma comes before or after: it may part columns.
             ("decimal", r"(?<![,\d])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!,?\d)|\d+\.\d+(?![.\d])"),
             ("int", r"\d+"),
-            ("cjk", rf"[{_CJK}]"),
+            ("cjk", rf"[{CJK}]"),
             ("word", rf"{_WORD}(?:[-'’_]{_WORD})*"),
             ("newline", r"\r?\n"),
             ("space", r"[^\S\n]+"),
@@ -79,6 +80,9 @@ class Token:
         return self.kind == "kept" or self.text.lower() in FUNCTION_WORDS
 
 
+Tokens = Sequence[Token]
+
+
 @cache
 def tokens(text: str) -> tuple[Token, ...]:
     """All tokens of a text, nothing left out."""
@@ -110,8 +114,8 @@ class Marks:
         return made
 
 
-def marks(keep: Iterable[str], vary: Iterable[str], texts: Sequence[str]) -> Marks:
-    """Marks from texts or regular expressions.
+def read_marks(keep: Iterable[str], vary: Iterable[str], texts: Sequence[str]) -> Marks:
+    """Marks from texts or regular expressions, as the user gives them.
 
     Raises:
         LongsealError: one is neither in the examples nor a regular expression that matches there.
@@ -144,7 +148,7 @@ def _varied(token: Token) -> Token:
     return token if token.kind in LAYOUT else replace(token, varied=True)
 
 
-def runs(made: Sequence[Token]) -> list[Token]:
+def runs(made: Tokens) -> list[Token]:
     """Tokens with each free sentence (five words or more, with their commas) as one, `text`."""
     result: list[Token] = []
     run: list[Token] = []

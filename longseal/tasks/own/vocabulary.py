@@ -10,9 +10,12 @@ from itertools import pairwise
 
 from faker.providers.lorem.zh_CN import Provider as Chinese
 from faker.providers.person.en_US import Provider as Person
-from wonderwords import RandomWord
 
 from longseal.tasks.haystack import Haystack, sentence_ends
+from longseal.tasks.words import dictionary
+
+#: A word of prose, without its punctuation.
+PROSE_WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
 @cache
@@ -30,8 +33,7 @@ def last_names() -> tuple[str, ...]:
 @cache
 def nouns() -> tuple[str, ...]:
     """Nouns (wonderwords'), of plain letters alone, sorted."""
-    found = RandomWord().filter(include_parts_of_speech=["nouns"])
-    return tuple(sorted({word for word in found if re.fullmatch("[a-z]{3,10}", word)}))
+    return tuple(word for word in dictionary("nouns") if re.fullmatch("[a-z]{3,10}", word))
 
 
 @cache
@@ -58,7 +60,7 @@ def prose(haystack: Haystack) -> tuple[tuple[str, ...], tuple[int, ...]]:
     for document in haystack.documents:
         ends = [0, *sentence_ends(document), len(document)]
         for start, end in pairwise(ends):
-            found = re.findall(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*", document[start:end])
+            found = PROSE_WORD.findall(document[start:end])
             if found:
                 starts.append(len(said))
                 said += found

@@ -12,7 +12,7 @@ from longseal.tasks.qa.formats import Variants, find, variants
 from longseal.tasks.qa.items import Item, read, samples
 from longseal.tasks.qa.scoring import best_f1
 from longseal.tasks.qa.truncate import truncate_middle
-from longseal.tasks.sample import Family, Material, NoMaterial, Question, Recorded
+from longseal.tasks.sample import Family, Material, NoMaterialError, Question, Recorded
 
 __all__ = ["FAMILY", "QuestionAnswering", "truncate_middle"]
 
@@ -46,7 +46,7 @@ def _make(variant: str, material: Material) -> QuestionAnswering:
     if named:
         find(named)
     if not material.data:
-        raise NoMaterial(
+        raise NoMaterialError(
             f"the task {name} needs a file of LongBench's or LV-Eval's items, JSON lines with "
             f"input, context, answers{'' if named else ' and dataset'}: --data FILE.jsonl"
         )

@@ -111,7 +111,9 @@ def _item(fields: Mapping[str, Any], named: str) -> Item:
         question=Question(
             text=text,
             answer=row.answers[0],
-            expected=tuple(row.answers[:1] if format_.first_answer else row.answers),
+            expected=tuple(
+                row.answers[:1] if format_.first_answer else filter(str.strip, row.answers)
+            ),
             fields={
                 "dataset": dataset,
                 "answer_keywords": row.answer_keywords,

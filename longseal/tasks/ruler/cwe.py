@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from longseal.tasks.ruler.scoring import Ruler
-from longseal.tasks.ruler.words import dictionary, distinct, things
-from longseal.tasks.sample import Question, Sample, Wanted
+from longseal.tasks.ruler.words import distinct, things
+from longseal.tasks.sample import LEAST, Question, Sample, Wanted
+from longseal.tasks.words import dictionary
 
 _HEAD = (
     "Below is a numbered list of words. In these words, some appear more often than others. "
@@ -53,7 +54,6 @@ class _Setting:
 _SHORT = _Setting(_Counts(6, 1), _Counts(3, 1), 10)
 _LONG = _Setting(_Counts(30, 3), _Counts(10, 3), 30)
 _LONG_FROM = 4096
-_MARGIN = 0.95  # a sample for a length may be this much shorter
 
 
 class CommonWords(Ruler):
@@ -75,7 +75,7 @@ class CommonWords(Ruler):
             return _make(wanted, _LONG)
         made = _make(wanted, _SHORT)
         tokens = wanted.count(made.context + _ASK + _PREFIX) + self.max_new_tokens
-        if wanted.size < _LONG.smallest or tokens < _MARGIN * _LONG_FROM:
+        if wanted.size < _LONG.smallest or tokens < LEAST * _LONG_FROM:
             return made
         return _make(wanted, _LONG)
 

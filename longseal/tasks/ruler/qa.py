@@ -8,7 +8,7 @@ from pathlib import Path
 
 from longseal.tasks.ruler.qa_file import Item, Kind, QaFile, read_qa
 from longseal.tasks.ruler.scoring import Ruler
-from longseal.tasks.sample import Exhausted, NoMaterial, Question, Sample, Wanted
+from longseal.tasks.sample import ExhaustedError, NoMaterialError, Question, Sample, Wanted
 
 _RULE = (
     "Answer the question based on the given documents. Only give me the answer and do not output "
@@ -38,7 +38,7 @@ class Qa(Ruler):
         files: files that the user named.
 
     Raises:
-        NoMaterial: none of them is the one that it takes.
+        NoMaterialError: none of them is the one that it takes.
     """
 
     about = "questions about one document among many"
@@ -52,7 +52,7 @@ class Qa(Ruler):
         read = (read_qa(path) for path in files)
         found = next((file for file in read if file is not None and file.kind == kind), None)
         if found is None:
-            raise NoMaterial(f"{self.name} needs {needed}: name it with --data")
+            raise NoMaterialError(f"{self.name} needs {needed}: name it with --data")
         self._file = found
         groups = list(dict.fromkeys(item.group for item in found.items))
         self._test, self._train = (set(groups[start::2]) for start in (0, 1))
@@ -96,7 +96,7 @@ def _distractors(file: QaFile, item: Item, wanted: Wanted) -> list[int]:
         if beyond == _SPARE:
             break
     if total < wanted.size:
-        raise Exhausted(
+        raise ExhaustedError(
             f"{file.path} has only {len(file.documents)} documents: ask for a shorter length"
         )
     fitting = sum(end <= wanted.size for end in accumulate(sizes))

@@ -121,7 +121,7 @@ def _squad(articles: list[_Article]) -> tuple[list[Item], Sequence[str]]:
             gold = number[paragraph.context]
             near = tuple(i for i in mine if i != gold)
             for qa in paragraph.qas:
-                answers = tuple(dict.fromkeys(a.text for a in qa.answers if a.text))
+                answers = tuple(dict.fromkeys(a.text for a in qa.answers if a.text.strip()))
                 if answers and not qa.is_impossible:
                     items.append(Item(qa.question, answers, (gold,), near, gold))
     return items, documents
@@ -134,6 +134,6 @@ def _hotpotqa(rows: list[_Hotpot]) -> tuple[list[Item], Sequence[str]]:
     items = [
         Item(row.question, (row.answer,), tuple(dict.fromkeys(number[t] for t in mine)), (), place)
         for place, (row, mine) in enumerate(zip(rows, texts, strict=True))
-        if row.answer
+        if row.answer.strip()
     ]
     return items, documents

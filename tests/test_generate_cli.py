@@ -1,6 +1,7 @@
 """`longseal generate`."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tiny
@@ -101,3 +102,24 @@ def test_what_cannot_be_done_is_said_in_one_line(options, said, capfd, model, ex
     assert said in error
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["invoices.jsonl"]
+
+
+def test_the_readme_s_example_goes_all_the_way(capfd, tmp_path, monkeypatch):
+    """Examples to a task file, then evaluated and tuned on like any other task."""
+    made = Path(__file__).parents[1] / "examples" / "invoices.jsonl"
+    model = str(tiny.save(tmp_path / "model"))
+    monkeypatch.chdir(tmp_path)
+    call = ["generate", "--like", str(made), "-n", "2", "--length", "1k", "--model", model]
+    assert tiny.outcome(capfd, *call, "--out", "invoices-task.jsonl")[0] == 0
+    flags = ["--task", "invoices-task.jsonl", "--lengths=700", "--samples=2", "--questions=2"]
+    tuning = ["--train-samples=2", "--train-length=600", "--out", "runs/invoices"]
+    code, said, error = tiny.outcome(capfd, "run", model, *flags, *tuning)
+    assert (code, error) == (0, "")
+    assert "700" in said
+    lines = Path("runs/invoices/results.jsonl").read_text().splitlines()
+    log = [json.loads(line) for line in lines]
+    cases = [record for record in log if record["event"] == "case"]
+    assert {case["variant"] for case in cases} == {"base", "tuned", "folded"}
+    assert {case["task"] for case in cases} == {"invoices-task"}
+    originals = [json.loads(line)["answer"].split()[-1] for line in made.read_text().splitlines()]
+    assert not {value for case in cases for value in case["expected"]} & set(originals)

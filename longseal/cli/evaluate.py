@@ -26,6 +26,7 @@ from longseal.config import EvaluateConfig, LoadConfig
 from longseal.errors import LongsealError
 
 if TYPE_CHECKING:
+    from longseal.scales import Adapter
     from longseal.tasks import Task
 
 
@@ -111,6 +112,10 @@ def evaluate(
         for variant in variants:
             with attached(variant):
                 found.append(measure(loaded, wanted, config, variant=variant, log=log, bar=bar))
+    if scales is not None and _tuned_on(scales, wanted, config):
+        console.print(
+            "note: the adapter was tuned on some of these samples; --part test leaves them out"
+        )
     cases = tuple(case for each in found for case in each.cases)
     print_found(Evaluation(cases, found[0].excluded), compare(*found) if base else ())
     if out is not None:
@@ -120,6 +125,16 @@ def evaluate(
         print_next(console, next=f"longseal tune {loaded.source} --task {name} --length {longest}")
     elif scales is not None:
         print_next(console, next=f"longseal fold {loaded.source} {adapter} FOLDED-MODEL")
+
+
+def _tuned_on(scales: Adapter, tasks: Sequence[Task], config: EvaluateConfig) -> bool:
+    """Whether some of a file's samples that are asked are those that the adapter learned from."""
+    from longseal.tasks import Recorded
+
+    settings = scales.record.get("settings", {})
+    same = settings.get("data") == [str(path) for path in config.data]
+    named = settings.get("task") in config.task
+    return same and named and config.part == "all" and any(isinstance(t, Recorded) for t in tasks)
 
 
 def _with_vllm(

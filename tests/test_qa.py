@@ -231,7 +231,7 @@ def test_a_malformed_row_is_refused_with_its_line(make, row, wrong):
         ('{"input": "Who?"', "not JSON"),
         ('{"input": "Who?", "input": "What?"}', "'input' stands there twice"),
         ('["Who?"]', "not a JSON object"),
-        (json.dumps(ROW | {"context": "\ud800"}), "context: half a character"),
+        (json.dumps(ROW | {"context": "\ud800"}), "is half a character"),
     ],
 )
 def test_what_is_no_row_is_refused_with_its_line(tmp_path, line, wrong):

@@ -15,22 +15,13 @@ from longseal.tasks.qa.formats import Format, find
 from longseal.tasks.sample import Question, Sample
 
 
-def _whole(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"half a character, {text[error.start]!a}, is no text") from error
-    return text
-
-
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("it is blank")
     return text
 
 
-_Text = Annotated[str, AfterValidator(_whole)]
-_Asked = Annotated[_Text, AfterValidator(_not_blank)]
+_Asked = Annotated[str, AfterValidator(_not_blank)]
 
 
 class _Row(BaseModel):
@@ -38,10 +29,10 @@ class _Row(BaseModel):
 
     input: _Asked
     context: _Asked
-    answers: Annotated[list[_Text], Field(min_length=1)]
+    answers: Annotated[list[str], Field(min_length=1)]
     dataset: str | None = None
     length: int | None = None
-    answer_keywords: _Text | None = None
+    answer_keywords: str | None = None
 
 
 @dataclass(frozen=True)

@@ -311,6 +311,15 @@ def test_keep_makes_format_and_vary_makes_content():
     assert "the office" not in text
 
 
+def test_what_is_kept_of_an_id_leaves_the_rest_to_be_drawn():
+    paths = [f"/api/{kind}/{n}" for n, kind in zip(range(4411, 9000, 777), "abcdef", strict=True)]
+    rows = [f"took {7 * i + 12} ms for req-{i}q{i * 3} at {path}" for i, path in enumerate(paths)]
+    example = Example("\n".join(rows), "\n\nHow long did req-2q6 take?", "26 ms")
+    text = OwnTask("", induce([example], keep=["api/"]).format).sample(Wanted(30)).context
+    assert len(re.findall("/api/", text)) == 30
+    assert not any(path in text for path in paths)
+
+
 @pytest.mark.parametrize("mark", ["no such text", "("])
 def test_a_mark_that_matches_nothing_is_refused(mark):
     with pytest.raises(LongsealError, match=r"--keep .* (matches nothing|no regular expression)"):

@@ -64,7 +64,11 @@ def test_every_task_is_listed_with_what_it_asks_and_its_source(capfd):
     assert code == 0
     listed = json.loads(outcome(capfd, "tasks", "--json")[1])
     assert [row["name"] for row in listed] == [name for name, _ in registry.names()]
-    assert all(row["name"] in out and row["about"] for row in listed)
+    assert all(row["name"].split("/")[-1] in out and row["about"] for row in listed)
+    family = outcome(capfd, "tasks", "ruler")[1]
+    ruler = [row["name"] for row in listed if row["name"].startswith("ruler/")]
+    assert len(ruler) == 13
+    assert all(name in family for name in ruler)
     (lines,) = (row for row in listed if row["name"] == "lines")
     assert lines["source"] == task("lines").source
     assert lines["source"] in out

@@ -48,25 +48,39 @@ _SAMPLE = SampleConfig()
 
 
 @group.default
-def tasks(*, as_json: AsJson = False) -> None:
+def tasks(family: str | None = None, /, *, as_json: AsJson = False) -> None:
     """List the tasks.
 
     ```
     longseal tasks
+    longseal tasks ruler
     longseal tasks show lines
     longseal tasks sample lines --model my-model --length 2k
     ```
+
+    Parameters
+    ----------
+    family
+        Tell the tasks of one family apart. [default: a row a family]
     """
     from longseal.tasks import family_of, names
 
+    wanted = None if family is None else family_of(family)
     rows = [
-        {"name": name, "about": about, "source": family_of(name).source} for name, about in names()
+        {"name": name, "about": about, "source": family_of(name).source}
+        for name, about in names()
+        if wanted is None or family_of(name) is wanted
     ]
     if as_json:
         console.print_json(json.dumps(rows))
         return
     table = Table("task", "what it asks for", "source")
-    for row in rows:
+    families = dict.fromkeys(row["name"].partition("/")[0] for row in rows)
+    for name in families if wanted is None else ():
+        each = family_of(name)
+        variants = f" ({', '.join(each.variants)})" if each.variants else ""
+        table.add_row(name, Text(each.about + variants), Text(each.source))
+    for row in rows if wanted is not None else ():
         table.add_row(*map(Text, row.values()))
     console.print(table)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from longseal.errors import LongsealError
 from longseal.tasks.own.dates import DATES
@@ -99,19 +99,23 @@ class Marks:
     vary: tuple[re.Pattern[str], ...] = ()
 
     def tokens(self, text: str) -> tuple[Token, ...]:
-        """Tokens, those that a mark touches marked."""
-        made = tokens(text)
-        for patterns, marked in ((self.keep, _kept), (self.vary, _varied)):
-            spans = [m.span() for pattern in patterns for m in pattern.finditer(text) if m[0]]
-            if spans:
-                starts = accumulate((len(token.text) for token in made), initial=0)
-                made = tuple(
-                    marked(token)
-                    if any(start < at + len(token.text) and at < end for start, end in spans)
-                    else token
-                    for token, at in zip(made, starts, strict=False)
-                )
-        return made
+        """Tokens, those marked that are kept or that `vary` touches.
+
+        What is kept is cut out of a token that goes on beyond it: the rest is content.
+        """
+        kept, varied = _spans(self.keep, text), _spans(self.vary, text)
+        cuts = sorted({0, len(text), *(place for span in kept for place in span)})
+        made: list[Token] = []
+        for start, end in pairwise(cuts):
+            whole = any(left <= start and end <= right for left, right in kept)
+            made += [_kept(token) if whole else token for token in tokens(text[start:end])]
+        starts = accumulate((len(token.text) for token in made), initial=0)
+        return tuple(
+            _varied(token)
+            if any(start < at + len(token.text) and at < end for start, end in varied)
+            else token
+            for token, at in zip(made, starts, strict=False)
+        )
 
 
 def read_marks(keep: Iterable[str], vary: Iterable[str], texts: Sequence[str]) -> Marks:
@@ -124,6 +128,10 @@ def read_marks(keep: Iterable[str], vary: Iterable[str], texts: Sequence[str]) -
         tuple(_pattern("--keep", each, texts) for each in keep),
         tuple(_pattern("--vary", each, texts) for each in vary),
     )
+
+
+def _spans(patterns: Iterable[re.Pattern[str]], text: str) -> list[tuple[int, int]]:
+    return [match.span() for pattern in patterns for match in pattern.finditer(text) if match[0]]
 
 
 def _pattern(flag: str, wanted: str, texts: Sequence[str]) -> re.Pattern[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from longseal.config import EvaluateConfig, LoadConfig, RunConfig, TuneConfig
     from longseal.errors import LongsealError
-    from longseal.evaluation import Evaluation, evaluate
+    from longseal.evaluation import Comparison, Evaluation, compare, evaluate
     from longseal.fold import Folded, fold
     from longseal.models.load import LanguageModel, load
     from longseal.pipeline import Outcome, run
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "longseal.config": ("EvaluateConfig", "LoadConfig", "RunConfig", "TuneConfig"),
     "longseal.errors": ("LongsealError",),
-    "longseal.evaluation": ("Evaluation", "evaluate"),
+    "longseal.evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
     "longseal.fold": ("Folded", "fold"),
     "longseal.models.load": ("LanguageModel", "load"),
     "longseal.pipeline": ("Outcome", "run"),
@@ -33,6 +33,7 @@ _HOMES = {
 __all__ = [
     "Adapter",
     "Attached",
+    "Comparison",
     "EvaluateConfig",
     "Evaluation",
     "Folded",
@@ -43,6 +44,7 @@ __all__ = [
     "RunConfig",
     "TuneConfig",
     "attached",
+    "compare",
     "evaluate",
     "fold",
     "load",

@@ -18,7 +18,7 @@ from longseal.tasks.sample import Wanted
 
 @pytest.fixture(autouse=True)
 def _code_is_a_task(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("longseal.cli.tasks.console._width", 200)
     monkeypatch.setitem(registry.FAMILIES, "code", code.FAMILY)
 
 

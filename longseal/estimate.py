@@ -52,7 +52,6 @@ class Estimator:
 
     def __init__(self, model: LanguageModel, task: Task) -> None:
         self._model, self._task = model, task
-        self._prompts = Prompts(model)
         self._weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
         embedding = model.network.get_input_embeddings()
         assert isinstance(embedding, nn.Embedding)
@@ -63,10 +62,11 @@ class Estimator:
 
     def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
         """Cost of evaluating one variant: answers are taken to be as long as they may be."""
-        planned = plan(self._task, self._prompts, config, self._model.window).samples
+        speaks = Prompts(self._model, config.thinking)
+        planned = plan(self._task, speaks, config, self._model.window).samples
         prompts = [sample.encoded.length for sample in planned]
         questions = sum(len(sample.encoded.questions) for sample in planned)
-        room = budget(self._task, self._prompts)
+        room = budget(self._task, speaks)
         models = 2 if variant == "folded" else 1  # the base is still there
         batches = -(-sum(prompts) // TOGETHER)
         return Cost(
@@ -79,12 +79,13 @@ class Estimator:
 
     def tuning(self, config: TuneConfig) -> Cost:
         """Cost of tuning and of the choice on held-out samples."""
-        samples = Samples(self._task, self._prompts, config, self._model.window)
+        speaks = Prompts(self._model, config.thinking)
+        samples = Samples(self._task, speaks, config, self._model.window)
         step, held_out = samples.step(0), samples.held_out()
         tokens = sum(each.tokens for each in step)
         asked = 1 + len(list(candidates(config.steps)))  # at most: unchanged, and every candidate
         lengths = [each.length for each in held_out]
-        room = budget(self._task, self._prompts)
+        room = budget(self._task, speaks)
         judging = sum(self._seconds(length) + room * self._decode for length in lengths)
         kept = activation_bytes(self._model, config.kind, step[0])
         return Cost(

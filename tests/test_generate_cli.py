@@ -7,7 +7,6 @@ import pytest
 import tiny
 from test_own_formats import FORMATS
 
-import longseal.cli.generate  # noqa: F401  # registers the command
 from longseal.tasks.own.file import read_task_file
 from longseal.tasks.own.task import OwnFile, OwnTask
 from longseal.tasks.sample import Wanted

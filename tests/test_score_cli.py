@@ -9,8 +9,6 @@ import tiny
 from scipy.stats import binomtest
 from tiny import outcome
 
-import longseal.cli.score
-import longseal.cli.tasks  # noqa: F401
 from longseal.intervals import mean_interval
 from longseal.tasks import code, json_kv, registry
 

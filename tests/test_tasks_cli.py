@@ -8,7 +8,6 @@ import tiny
 from rich.console import Console
 from tiny import outcome
 
-import longseal.cli.tasks  # noqa: F401
 from longseal.models.tokenizer import load_tokenizer
 from longseal.tasks import code, registry, task
 from longseal.tasks.fitting import fit

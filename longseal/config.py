@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Kind = Literal["head", "channel"]
+from longseal.errors import LongsealError
+
+#: Kinds of scales (SEAL-H, SEAL-C), and of all that can be tuned (SEAL-L, SEAL-D through PEFT).
+ScaleKind = Literal["head", "channel"]
+Kind = Literal["head", "channel", "lora", "dora"]
 #: Where scales are folded into: the output projections' inputs, or the values' outputs.
 Projection = Literal["output", "value"]
 #: Of the samples of a file: those to tune on, to choose on, and to test on.
@@ -21,6 +26,10 @@ Part = Literal["all", "train", "held-out", "test"]
 #: What answers: this process, or vLLM for a folded model.
 Engine = Literal["transformers", "vllm"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Quantization = Literal["4bit", "8bit"]
+Recipe = Literal["longseal", "paper"]
+#: What other formats may lose, in points, and text in percent of perplexity; None: nobody looks.
+Guard = Annotated[float, Field(ge=0)] | None
 
 _LENGTH = re.compile(r"(\d+)(k?)", re.IGNORECASE)
 
@@ -61,11 +70,51 @@ def _words(value: Sequence[object]) -> list[object]:
     ]
 
 
+def parse_span(value: object) -> object:
+    """Turn "2k" into (2048,), and "4k-31k" into (4096, 31744)."""
+    if isinstance(value, str):
+        value = value.split("-")
+    if not isinstance(value, list | tuple):
+        value = (value,)
+    span = tuple(map(parse_length, value))
+    if len(span) > 2 or (len(span) == 2 and not span[0] < span[1]):  # type: ignore[operator]
+        raise ValueError(f"{value!r} is no range of lengths: write 2k, or 4k-31k")
+    return span
+
+
+def parse_guard(value: object) -> object:
+    """Turn "off" into None; a number is left for pydantic to judge."""
+    return None if value == "off" else value
+
+
+def weighted(name: str) -> tuple[str, float]:
+    """A task's name and its weight: 1 where none is written behind a colon.
+
+    Raises:
+        LongsealError: the weight is not above 0.
+
+    >>> weighted("needle:2"), weighted("lines")
+    (('needle', 2.0), ('lines', 1.0))
+    """
+    start, colon, end = name.rpartition(":")
+    if not colon:
+        return name, 1.0
+    try:
+        weight = float(end)
+    except ValueError:
+        return name, 1.0  # the colon is the name's own
+    if not 0 < weight < inf:
+        raise LongsealError(f"the weight of {start} is {end}: give a number above 0")
+    return start, weight
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(parse_words), Field(min_length=1)]
 Depth = Annotated[float, Field(ge=0, le=1)]
 Depths = Annotated[tuple[Depth, ...], BeforeValidator(parse_words), Field(min_length=1)]
 Length = Annotated[int, BeforeValidator(parse_length), Field(gt=0)]
 Lengths = Annotated[tuple[Length, ...], BeforeValidator(parse_lengths), Field(min_length=1)]
+#: One length, or the least and the greatest of a range.
+Span = Annotated[tuple[Length, ...], BeforeValidator(parse_span), Field(min_length=1)]
 
 
 class Settings(BaseModel):
@@ -79,6 +128,10 @@ class LoadConfig(Settings):
 
     dtype: Annotated[Dtype, Parameter(help="Number format of the weights in memory.")] = "auto"
     device: Annotated[str, Parameter(help="cpu, cuda, cuda:1, mps, or auto.")] = "auto"
+    quantize: Annotated[
+        Quantization | None,
+        Parameter(help="Load the weights in 4 or 8 bits, by bitsandbytes."),
+    ] = None
     trust_remote_code: Annotated[
         bool, Parameter(help="Run Python code that comes with the model.", negative=())
     ] = False
@@ -136,62 +189,100 @@ class EvaluateConfig(TaskSettings):
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
 
-class TuneConfig(TaskSettings):
-    """What is learned, from what, and where it is judged."""
+class TuneSettings(TaskSettings):
+    """How scales are learned, wherever they are judged."""
 
-    task: Annotated[str, Parameter(help="Task (longseal tasks lists them), or a task file.")] = (
-        "lines"
-    )
-    length: Annotated[
-        Length, Parameter(help="Length at which the scales are judged, such as 2k.")
-    ] = 2048
     kind: Annotated[
-        Kind, Parameter(help="One scale a head (SEAL-H) or one a channel (SEAL-C).")
+        Kind,
+        Parameter(
+            help="One scale a head (SEAL-H), one a channel (SEAL-C), or a rank-4 adapter of PEFT's."
+        ),
     ] = "channel"
     train_length: Annotated[
         Length | None,
-        Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
+        Parameter(
+            help="Length of the training contexts. [default: from 512 on, as far as it pays]"
+        ),
     ] = None
-    samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
+    recipe: Annotated[
+        Recipe, Parameter(help="Ours, or the paper's own settings: full length, one question each.")
+    ] = "longseal"
+    lr: Annotated[
+        float | None, Field(gt=0), Parameter(help="Constant learning rate. [default: chosen]")
+    ] = None
+    steps: Annotated[
+        int | None, Field(gt=0), Parameter(help="Optimiser steps. [default: as many as it takes]")
+    ] = None
+    guard: Annotated[
+        Guard,
+        BeforeValidator(parse_guard),
+        Parameter(help="Most that other formats may lose, in points (and text, in %), or off."),
+    ] = 2.0
+    guard_task: Annotated[
+        tuple[str, ...],
+        BeforeValidator(parse_words),
+        Parameter(help="Formats that must not get worse. [default: built-in ones]", negative=()),
+    ] = ()
+    guard_text: Annotated[
+        tuple[Path, ...],
+        Parameter(help="Text files that the model must go on to read as before.", negative=()),
+    ] = ()
+    guard_mmlu: Annotated[
+        Path | None, Parameter(help="MMLU's folder of CSVs (dev, test): 5-shot, before and after.")
+    ] = None
+
+
+class TuneConfig(TuneSettings):
+    """What is learned, from what, and where it is judged."""
+
+    task: Annotated[
+        Names,
+        Parameter(
+            help="Tasks (longseal tasks lists them) or task files, each with :WEIGHT if it is to "
+            "count more or less.",
+            negative=(),
+        ),
+    ] = ("lines",)
+    length: Annotated[
+        Span, Parameter(help="Length at which the scales are judged, such as 2k or 4k-31k.")
+    ] = (2048,)
+    samples: Annotated[
+        int | None,
+        Field(gt=0),
+        Parameter(help="Training questions at each training length. [default: 64]"),
+    ] = None
     questions: Annotated[
         int, Field(gt=0), Parameter(help="Training questions that share one context.")
     ] = 8
     held_out: Annotated[
-        int, Field(gt=0), Parameter(help="Held-out questions that the choice is made on.")
+        int, Field(gt=0), Parameter(help="Held-out questions that the choice is made on, a task.")
     ] = 8
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
     @property
-    def context_length(self) -> int:
-        """Tokens of one training context (design: trained short, judged long)."""
-        return self.train_length or min(self.length, max(512, self.length // 8))
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps: one context with its questions each."""
-        return -(-self.samples // self.questions)
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks' names, without their weights."""
+        return tuple(name for name, _ in map(weighted, self.task))
 
 
-class RunConfig(TaskSettings):
+class RunConfig(TuneSettings):
     """The whole way: evaluate, tune, evaluate, fold, reload, evaluate, report."""
 
-    task: Annotated[str, Parameter(help="Task (longseal tasks lists them), or a task file.")] = (
-        "lines"
-    )
+    task: Annotated[
+        Names,
+        Parameter(
+            help="Tasks (longseal tasks lists them) or task files, each with :WEIGHT if it is to "
+            "count more or less.",
+            negative=(),
+        ),
+    ] = ("lines",)
     lengths: Annotated[
         Lengths,
         Parameter(help="Prompt lengths to evaluate, in tokens, such as 512,1k,2k.", negative=()),
     ] = (512, 1024, 2048)
     length: Annotated[
-        Length | None,
+        Span | None,
         Parameter(help="Length at which the scales are judged. [default: the longest]"),
-    ] = None
-    kind: Annotated[
-        Kind, Parameter(help="One scale a head (SEAL-H) or one a channel (SEAL-C).")
-    ] = "channel"
-    train_length: Annotated[
-        Length | None,
-        Parameter(help="Length of the training contexts. [default: length / 8, at least 512]"),
     ] = None
     samples: Annotated[
         int | None,
@@ -199,15 +290,19 @@ class RunConfig(TaskSettings):
         Parameter(help="Questions at each length. [default: about 24; all that a file holds]"),
     ] = None
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
-    train_samples: Annotated[int, Field(gt=0), Parameter(help="Training questions in all.")] = 128
+    train_samples: Annotated[
+        int | None,
+        Field(gt=0),
+        Parameter(help="Training questions at each training length. [default: 64]"),
+    ] = None
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 
     @property
     def evaluation(self) -> EvaluateConfig:
         """What is measured, the same for every variant."""
         return EvaluateConfig(
-            **self._material,
-            task=(self.task,),
+            **self._of(TaskSettings),
+            task=self.tuning.tasks,
             part="test",
             lengths=self.lengths,
             samples=self.samples,
@@ -219,15 +314,12 @@ class RunConfig(TaskSettings):
     def tuning(self) -> TuneConfig:
         """What is learned."""
         return TuneConfig(
-            **self._material,
+            **self._of(TuneSettings),
             task=self.task,
-            length=self.length or max(self.lengths),
-            kind=self.kind,
-            train_length=self.train_length,
+            length=self.length or (max(self.lengths),),
             samples=self.train_samples,
             seed=self.seed,
         )
 
-    @property
-    def _material(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in TaskSettings.model_fields}
+    def _of(self, settings: type[Settings]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in settings.model_fields}

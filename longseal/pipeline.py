@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 from longseal.config import RunConfig
 from longseal.evaluation import Accuracy, Comparison, Evaluation, compare, evaluate
 from longseal.fold import Folded, check_foldable, fold
+from longseal.lora import AnyAdapter, read_adapter
 from longseal.measure import peak_memory
 from longseal.models.load import LanguageModel, load_alike
 from longseal.progress import Bar, bars
 from longseal.report import report
 from longseal.run_folder import RunFolder
-from longseal.scales import Adapter
-from longseal.tasks import Task
-from longseal.tasks import task as task_named
+from longseal.tasks import Material, Task, one_each
 from longseal.tasks.fitting import check_lengths, check_parts
 from longseal.tasks.prompt import Prompts
 from longseal.tuning import tune
@@ -39,7 +38,7 @@ class Outcome:
     """
 
     evaluation: Evaluation
-    adapter: Adapter
+    adapter: AnyAdapter
     folded: Folded
     folder: RunFolder
 
@@ -82,18 +81,23 @@ def run(
             folded into, or the folder is taken.
     """
     config = config or RunConfig(**fields)
-    task = task_named(config.task, data=config.data, haystack=config.haystack)
-    lengths = (*config.lengths, config.tuning.length)
-    check_lengths(Prompts(model, config.thinking), task, lengths, model.window)
-    check_parts(task, "train", "held-out", "test")
+    tasks = one_each(config.tuning.tasks, Material(config.data, config.haystack))
+    lengths = (*config.lengths, *config.tuning.length)
+    for each in tasks:
+        check_lengths(Prompts(model, config.thinking), each, lengths, model.window)
+        check_parts(each, "train", "held-out", "test")
     check_foldable(model)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:
-        return _stages(model, opened, config, task, shown)
+        return _stages(model, opened, config, tasks, shown)
 
 
 def _stages(
-    model: LanguageModel, folder: RunFolder, config: RunConfig, task: Task, bar: Bar
+    model: LanguageModel,
+    folder: RunFolder,
+    config: RunConfig,
+    tasks: Sequence[Task],
+    bar: Bar,
 ) -> Outcome:
     def timed(stage: str, work: Callable[[], _Result]) -> _Result:
         started = monotonic()
@@ -111,14 +115,14 @@ def _stages(
         return timed(
             f"evaluate {variant}",
             lambda: evaluate(
-                network, task, config.evaluation, variant=variant, log=folder.log, bar=bar
+                network, tasks, config.evaluation, variant=variant, log=folder.log, bar=bar
             ),
         )
 
-    def tuned() -> Adapter:
+    def tuned() -> AnyAdapter:
         if folder.adapter.exists():
-            return Adapter.load(folder.adapter)
-        made = tune(model, task, config.tuning, folder=folder.steps, log=folder.log, bar=bar)
+            return read_adapter(folder.adapter)
+        made = tune(model, tasks, config.tuning, folder=folder.steps, log=folder.log, bar=bar)
         made.save(folder.adapter)
         return made
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from longseal.estimate import Cost
-from longseal.evaluation.compare import Comparison, sentence, where
-from longseal.evaluation.results import Accuracy, label
-from longseal.scales.summary import Summary
+from longseal import record as tuning
+from longseal.evaluation.compare import SURE, Comparison, sentence, where
+from longseal.evaluation.grid import grid
+from longseal.evaluation.matrix import Cell, Matrix
+from longseal.evaluation.results import Accuracy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from longseal.estimate import Cost
+    from longseal.scales.summary import Summary
+    from longseal.tasks.scoring import Mean, Row
 
 
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
@@ -21,29 +28,89 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
 
     The task is named where there are several.
     """
-    variants = list(dict.fromkeys(a.variant for a in accuracies))
-    cells = {(a.task, a.group, a.length, a.variant): a for a in accuracies}
-    rows = list(dict.fromkeys((a.task, a.group, a.length) for a in accuracies))
-    several = len({(task, group) for task, group, _ in rows}) > 1
-    columns = (*(["task"] if several else []), "length", "questions", *variants)
-    table = Table(*columns, title="accuracy (95% interval)", title_justify="left")
-    for task, group, length in rows:
-        found = [cells.get((task, group, length, variant)) for variant in variants]
-        asked = max(accuracy.total for accuracy in found if accuracy is not None)
-        name = [escape(label(task, group))] if several else []
-        table.add_row(*name, f"{length:,}", str(asked), *map(_cell, found))
+    found = grid(accuracies)
+    columns = (*(["task"] if found.several else []), "length", "questions", *found.variants)
+    table = Table(*map(escape, columns), title="accuracy (95% interval)", title_justify="left")
+    for row in found.rows:
+        name = [escape(row.name)] if found.several else []
+        scores = map(_mean, row.accuracies)
+        table.add_row(*name, f"{row.length:,}", str(row.questions), *scores)
     return table
 
 
-def _cell(accuracy: Accuracy | None) -> str:
-    if accuracy is None:
+def score_table(task: str, metric: str, rows: Sequence[Row]) -> Table:
+    """One row a group, length and depth; the score that the task is judged by comes first."""
+    keys = [
+        key
+        for key in ("group", "length", "depth")
+        if any(getattr(row, key) not in ("", None) for row in rows)
+    ]
+    scores = sorted({score for row in rows for score in row.scores}, key=lambda s: (s != metric, s))
+    title = f"{task}: mean score (95% interval); the task is judged by {metric}"
+    table = Table(*keys, "n", *scores, title=title, title_justify="left")
+    for row in rows:
+        cells = [_plain(getattr(row, key)) for key in keys]
+        table.add_row(*cells, str(row.total), *(_mean(row.scores.get(score)) for score in scores))
+    return table
+
+
+def matrix_tables(found: Sequence[Matrix]) -> list[Table]:
+    """One row a model, one column a task: mean score, and how far it is from the base's."""
+    tables = []
+    for matrix in found:
+        at = "" if matrix.length is None else f" at {matrix.length:,} tokens"
+        table = Table(
+            "",
+            *map(escape, matrix.columns),
+            min_width=66,  # so that title and caption stay in one line
+            title=f"mean score{at}, and its difference from the base's",
+            title_justify="left",
+            caption=f"*: tuned on that task. Coloured: p < {SURE} (of its own, not corrected)",
+            caption_justify="left",
+        )
+        for variant, row in zip(matrix.variants, matrix.rows, strict=True):
+            table.add_row(escape(variant), *map(_matrix_cell, row))
+        tables.append(table)
+    return tables
+
+
+def _matrix_cell(cell: Cell | None) -> str:
+    if cell is None:
         return ""
-    return f"{accuracy.value:.2f} ({accuracy.low:.2f}-{accuracy.high:.2f})"
+    text = f"{cell.accuracy.value:.2f}"
+    if cell.difference is None:
+        return text
+    text += f" {cell.difference:+.2f}" + "*" * cell.learned
+    real = cell.p is not None and cell.p < SURE
+    return f"[{'green' if cell.difference > 0 else 'red'}]{text}[/]" if real else text
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """One line a comparison: where, and whether the difference is real."""
-    return [f"{where(comparison)}: {sentence(comparison)}" for comparison in comparisons]
+    """One line a comparison: where, and whether the difference is real.
+
+    Of several models only what chance gives rarely, and each one's last comparison, that of all
+    questions together; what to make of so many p is said.
+    """
+    last = {c.after: c for c in comparisons}
+    if len(last) <= 1:
+        return [f"{where(c)}: {sentence(c)}" for c in comparisons]
+    told = [c for c in comparisons if c is last[c.after] or c.p < SURE]
+    rest = len(comparisons) - len(told)
+    return [
+        *(f"{c.after}, {where(c)}: {sentence(c)}" for c in told),
+        f"{len(comparisons)} comparisons, {rest} not shown that could be chance (p of {SURE} and "
+        f"more). Each p is its own: of twenty without any difference one falls below {SURE}",
+    ]
+
+
+def _mean(found: Accuracy | Mean | None) -> str:
+    return "" if found is None else f"{found.value:.2f} ({found.low:.2f}-{found.high:.2f})"
+
+
+def _plain(value: str | int | float | None) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else str(value)
 
 
 def cost_table(costs: Sequence[Cost]) -> Table:
@@ -109,21 +176,60 @@ def _words(value: object) -> str:
 
 
 def chosen_line(record: Mapping[str, Any]) -> str:
-    """What tuning chose, in a sentence."""
-    chosen = record["chosen"]
-    base = f"{record['held_out_base']:.2f}"
+    """What tuning chose, in a sentence, and what was gained and paid, in another."""
+    chosen, said = record["chosen"], record.get("sentence")
+    base = f"{record['held_out_base']:.2f}" if "held_out_base" in record else None
     if chosen["step"] == 0:
-        line = (
-            f"chosen: unchanged. The base got {base} of the held-out questions right and nothing "
-            "tried was better, so the adapter changes nothing"
-        )
+        line = "chosen: unchanged"
+        if not said:
+            line += (
+                f". The base got {base} of the held-out questions right and nothing tried was "
+                "better, so the adapter changes nothing"
+            )
     else:
-        line = (
-            f"chosen: step {chosen['step']} of {record['steps']} at strength "
-            f"{chosen['strength']:g}, {chosen['accuracy']:.2f} of the held-out questions right "
-            f"(base: {base})"
+        line = f"chosen: step {chosen['step']} of {record['steps']} at strength "
+        line += f"{chosen['strength']:g}"
+        if not said:
+            line += f", {chosen['accuracy']:.2f} of the held-out questions right (base: {base})"
+    if said:
+        line += f". {said}"
+    stopped = record.get("stopped")
+    return line if stopped is None else f"{line.removesuffix('.')}. Stopped early: {stopped}"
+
+
+def held_out_table(record: Mapping[str, Any]) -> Table | None:
+    """The wanted tasks' held-out scores before and after; None where they are not known."""
+    wanted = [row for row in tuning.formats(record) if row.wanted]
+    return _formats("held-out questions of the wanted tasks", wanted) if wanted else None
+
+
+def guard_table(record: Mapping[str, Any]) -> Table | None:
+    """What the model could do before, before and after; None where nobody looked."""
+    watched = [row for row in tuning.formats(record) if not row.wanted]
+    read = tuning.texts(record)
+    if not watched and not read:
+        return None
+    bound = (record.get("guard") or {}).get("bound")
+    limit = "no bound" if bound is None else f"bound: {bound:g} points, {bound:g}% perplexity"
+    table = _formats(f"what else it can do ({limit})", watched)
+    for text in read:
+        table.add_row(
+            escape(f"{text.name}, perplexity"),
+            f"{text.base:.2f}",
+            f"{text.chosen:.2f}",
+            f"{100 * text.change:+.1f}%",
+            f"KL {text.kl:.4f}, {100 * text.agreement:.1f}% of first choices the same",
         )
-    return line if record["stopped"] is None else f"{line}. Stopped early: {record['stopped']}"
+    return table
+
+
+def _formats(title: str, rows: Sequence[tuning.Format]) -> Table:
+    table = Table("", "base", "chosen", "change", "", title=title, title_justify="left")
+    for row in rows:
+        reworded = f"{row.reworded} of {row.questions} only in other words" if row.reworded else ""
+        change = f"{100 * (row.chosen - row.base):+.1f} points"
+        table.add_row(escape(row.name), f"{row.base:.2f}", f"{row.chosen:.2f}", change, reworded)
+    return table
 
 
 def print_next(console: Console, **lines: object) -> None:

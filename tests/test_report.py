@@ -107,7 +107,8 @@ def scales(kind="channel"):
     )
 
 
-def write(folder, records, adapter=None, config=None):
+def write(folder, records, adapter=None, config=None, more=None):
+    """A run folder; `more` goes into the adapter's record."""
     folder.mkdir(exist_ok=True)
     lines = "".join(json.dumps(record) + "\n" for record in records)
     (folder / "results.jsonl").write_text(lines, "utf-8")
@@ -124,7 +125,7 @@ def write(folder, records, adapter=None, config=None):
             "stopped": None,
             "seconds": 73.5,
             "skipped_layers": {"linear_attention: no softmax over positions": "0-2, 4"},
-        }
+        } | (more or {})
         made = Adapter(
             adapter, "my model", Fingerprint("torch.float32", {"w": [1.0, 2.0, 3.0, 4.0]}), record
         )
@@ -386,7 +387,7 @@ def test_only_a_tuning(tmp_path):
 def test_an_interrupted_run(tmp_path):
     text = read(write(tmp_path / "a", [*cases("base"), *TUNING[:5], *cases("tuned")[:30]])).text
     assert (
-        "At 1,024 tokens the base answered 6 of 24 right; with the scales attached 6 of 6." in text
+        "At 1,024 tokens the base answered 6 of 24 right; with the adapter attached 6 of 6." in text
     )
     assert "2,048 4% 1 of 24" in text
     assert "not asked" in text

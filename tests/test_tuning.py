@@ -14,12 +14,15 @@ from longseal.files import Log
 from longseal.scales import Scales
 from longseal.tasks.fitting import fit
 from longseal.tasks.prompt import Prompts
-from longseal.tuning.choose import Candidate, choose
+from longseal.tuning.optimisation import MOVEMENT
 from longseal.tuning.step import loss
-from longseal.tuning.tune import MOVEMENT, tune
+from longseal.tuning.tune import tune
 
-CONFIG = TuneConfig(length=800, train_length=760, samples=16, questions=4, held_out=5, seed=11)
+CONFIG = TuneConfig(
+    length=800, train_length=760, samples=16, questions=4, held_out=5, seed=11, guard=None
+)
 STEPS = 4
+STEP_NAMES = [f"step-{step:04d}.safetensors" for step in range(1, STEPS + 1)]
 
 
 def step_files(folder):
@@ -27,7 +30,7 @@ def step_files(folder):
 
 
 def deltas_of(path):
-    return {k[6:]: v for k, v in load_file(path).items() if k.startswith("delta/")}
+    return load_file(path)
 
 
 def same(one, other):
@@ -142,48 +145,6 @@ def test_the_same_seed_gives_the_same_scales_and_another_seed_others(llama, whol
     assert not same(other, whole.adapter)
 
 
-# Resuming
-
-
-@pytest.mark.parametrize("step", [1, STEPS])
-def test_a_run_that_was_interrupted_ends_bit_identical(llama, whole, tmp_path, step):
-    log = LogThat(tmp_path / "results.jsonl", step, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps", log=log)
-    assert len(step_files(tmp_path / "steps")) == step
-    assert not any(m._forward_pre_hooks for m in llama.network.modules())
-
-    log = Log(tmp_path / "results.jsonl")
-    adapter = tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps", log=log)
-
-    assert same(adapter, whole.adapter)
-    assert step_files(tmp_path / "steps") == step_files(whole.steps)
-    assert [line["step"] for line in log.read(event="step")] == list(range(1, STEPS + 1))
-
-
-@pytest.mark.parametrize("left", [0, 300, -1])
-def test_a_torn_step_is_made_again(llama, whole, tmp_path, left):
-    (tmp_path / "steps").mkdir()
-    for name, data in step_files(whole.steps).items():
-        (tmp_path / "steps" / name).write_bytes(data)
-    torn = tmp_path / "steps" / "step-0003.safetensors"
-    torn.write_bytes(torn.read_bytes()[:left])
-    adapter = tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
-    assert same(adapter, whole.adapter)
-    assert step_files(tmp_path / "steps") == step_files(whole.steps)
-
-
-def test_a_finished_run_that_is_resumed_runs_the_model_no_more(llama, whole):
-    ran = []
-    hook = llama.network.register_forward_pre_hook(lambda *_: ran.append(1))
-    try:
-        again = tune(llama, tiny.Chance(), CONFIG, folder=whole.steps, log=whole.log)
-    finally:
-        hook.remove()
-    assert same(again, whole.adapter)
-    assert not ran
-
-
 # Not finite
 
 
@@ -208,9 +169,9 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_step(llama, who
     assert "kept step 2" in adapter.record["stopped"]
     assert adapter.record["steps"] == 2
     assert adapter.scales.finite
-    good = step_files(whole.steps)
-    names = ["step-0001.safetensors", "step-0002.safetensors"]
-    assert step_files(tmp_path / "steps") == {name: good[name] for name in names}
+    good, kept = step_files(whole.steps), step_files(tmp_path / "steps")
+    assert [name for name in kept if name.startswith("step")] == STEP_NAMES[:2]
+    assert all(kept[name] == good[name] for name in STEP_NAMES[:2])
 
 
 def test_a_loss_that_is_never_finite_changes_nothing_and_says_so(llama):
@@ -246,82 +207,7 @@ def test_scales_that_gain_nothing_are_not_taken(llama, tmp_path):
     adapter = tune(llama, tiny.ShortLines(), CONFIG, folder=tmp_path / "steps")
     assert adapter.record["held_out_base"] == 0  # babble is never right
     assert adapter.scales.unchanged
-    assert len(step_files(tmp_path / "steps")) == STEPS
-
-
-class Stub:
-    """A judge that knows the answers beforehand; 0 where nothing is said."""
-
-    def __init__(self, accuracy):
-        self.accuracy, self.asked = accuracy, []
-
-    def judge(self, trajectory, step, strength):
-        self.asked.append((step, strength))
-        return Candidate(step, strength, self.accuracy.get((step, strength), 0.0))
-
-
-LAST, STRONGER, EARLIER = (8, 1.0), (8, 1.4), (4, 1.0)
-UNCHANGED = (0, 0.0)
-
-
-def chosen(base, accuracy, steps=8):
-    judge = Stub(accuracy)
-    best = choose(judge, [None] * steps, Candidate(*UNCHANGED, base))
-    return (best.step, best.strength), judge.asked
-
-
-def test_the_best_of_all_candidates_is_taken():
-    for best in (LAST, STRONGER, EARLIER):
-        others = dict.fromkeys((LAST, STRONGER, EARLIER), 0.5)
-        assert chosen(0.2, others | {best: 0.75})[0] == best
-
-
-def test_once_a_candidate_gets_everything_right_no_other_is_asked():
-    assert chosen(0.5, {LAST: 1.0}) == (LAST, [LAST])
-    assert chosen(0.5, {LAST: 0.7, EARLIER: 1.0}) == (EARLIER, [LAST, EARLIER])
-    assert chosen(1.0, {LAST: 1.0}) == (UNCHANGED, [])
-
-
-@pytest.mark.parametrize("score", [0.0, 0.5])
-def test_unchanged_wins_a_tie(score):
-    everyone = dict.fromkeys((LAST, STRONGER, EARLIER), score)
-    assert chosen(score, everyone)[0] == UNCHANGED
-
-
-def test_unchanged_wins_over_what_is_worse():
-    assert chosen(0.6, {LAST: 0.5, STRONGER: 0.3, EARLIER: 0.2})[0] == UNCHANGED
-
-
-def test_the_last_step_at_its_own_strength_wins_a_tie_of_what_was_tuned():
-    assert chosen(0.1, dict.fromkeys((LAST, STRONGER, EARLIER), 0.5))[0] == LAST
-
-
-def test_a_single_step_has_no_earlier_one():
-    assert (0, 1.0) not in chosen(0.2, {}, steps=1)[1]
-
-
-def test_without_a_step_unchanged_is_all_there_is():
-    assert chosen(0.1, {}, steps=0) == (UNCHANGED, [])
-
-
-# Memory
-
-
-def test_checkpointed_steps_give_the_same_scales(llama, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr("longseal.tuning.memory.free_bytes", lambda device: 0)
-    tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
-    name = f"step-{STEPS:04d}.safetensors"
-    expected = deltas_of(whole.steps / name)
-    for site, delta in deltas_of(tmp_path / "steps" / name).items():
-        torch.testing.assert_close(delta, expected[site], rtol=0, atol=1e-4)
-    assert not any(m.training for m in llama.network.modules())
-
-
-def test_memory_that_frees_up_during_the_run_does_no_harm(llama, whole, tmp_path, monkeypatch):
-    free = iter([0])
-    monkeypatch.setattr("longseal.tuning.memory.free_bytes", lambda device: next(free, 2**60))
-    tune(llama, tiny.Chance(), CONFIG, folder=tmp_path / "steps")
-    assert len(step_files(tmp_path / "steps")) == STEPS
+    assert STEP_NAMES == [name for name in step_files(tmp_path / "steps") if "step" in name]
 
 
 # Refusals

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from longseal.config import LoadConfig, TaskSettings
+from longseal.config import LoadConfig, TaskSettings, TuneConfig
 
 if TYPE_CHECKING:  # commands import what they need: `longseal --help` should not wait for torch
+    from rich.table import Table
+
     from longseal.evaluation import Comparison, Evaluation
+    from longseal.lora import AnyAdapter
     from longseal.models.load import LanguageModel
-    from longseal.scales import Adapter
     from longseal.tasks import Task
 
 Model = Annotated[
@@ -45,14 +47,25 @@ def load_model(model: str | None, loading: LoadConfig) -> LanguageModel:
     return loaded
 
 
-def load_adapter(path: Path) -> Adapter:
+def load_adapter(path: Path) -> AnyAdapter:
     """Load an adapter, and pass on what its user should know."""
-    from longseal.scales import Adapter
+    from longseal.lora import read_adapter
 
-    loaded = Adapter.load(path)
+    loaded = read_adapter(path)
     if loaded.note is not None:
         console.print(f"note: {loaded.note}")
     return loaded
+
+
+def tuned_tasks(config: TuneConfig) -> tuple[Task, ...]:
+    """The tasks that are tuned on; a file among them has to be long enough to be parted."""
+    from longseal.tasks import Material, one_each
+    from longseal.tasks.fitting import check_parts
+
+    tasks = one_each(config.tasks, Material(config.data, config.haystack))
+    for each in tasks:
+        check_parts(each, "train", "held-out")
+    return tasks
 
 
 def chosen_tasks(config: TaskSettings, names: Sequence[str]) -> tuple[Task, ...]:
@@ -65,11 +78,28 @@ def chosen_tasks(config: TaskSettings, names: Sequence[str]) -> tuple[Task, ...]
     return chosen.tasks
 
 
-def print_found(found: Evaluation, comparisons: Sequence[Comparison] = ()) -> None:
-    """What an evaluation found, what was left out of it, and what is better than what."""
+def print_tuned(record: Mapping[str, Any]) -> None:
+    """What tuning chose, what it gained and what it cost."""
+    from longseal.terminal import chosen_line, guard_table, held_out_table
+
+    for table in (held_out_table(record), guard_table(record)):
+        if table is not None:
+            console.print(table)
+    console.print(chosen_line(record))
+
+
+def print_found(
+    found: Evaluation, comparisons: Sequence[Comparison] = (), tables: Sequence[Table] = ()
+) -> None:
+    """What an evaluation found, what was left out of it, and what is better than what.
+
+    Args:
+        tables: in the place of the one with a row a task and length.
+    """
     from longseal.terminal import accuracy_table, comparison_lines
 
-    console.print(accuracy_table((*found.accuracy(), *found.mean())))
+    for table in tables or [accuracy_table((*found.accuracy(), *found.mean()))]:
+        console.print(table)
     for task, count in found.excluded.items():
         console.print(f"{task}: {count} questions do not fit the model's window and were left out")
     for line in comparison_lines(comparisons):

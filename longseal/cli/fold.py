@@ -22,7 +22,7 @@ def fold(
     check: Annotated[bool, Parameter(negative=())] = False,
     loading: Annotated[LoadConfig, Flat] = LoadConfig(),
 ) -> None:
-    """Write an adapter's scales into the model's own weights, as a new folder.
+    """Write an adapter into the model's own weights, as a new folder.
 
     ```
     longseal fold my-model runs/lines/adapter my-model-sealed
@@ -30,8 +30,10 @@ def fold(
     longseal fold model.gguf runs/lines/adapter my-model-sealed
     ```
 
-    The files are copied and only what is scaled is rewritten: no model is loaded, but for a .gguf
-    file and for --check. The flags for loading count then.
+    The files are copied and only what the adapter changes is rewritten: scales multiply the output
+    projections; a lora or dora adapter is merged by PEFT into the query, key, value and output
+    projections. No model is loaded, but for a .gguf file and for --check. The flags for loading
+    count then.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def fold(
     out
         Folder to make; it must not exist yet.
     projection
-        Fold into the output projections, or into the values where that is exact too.
+        Fold scales into the output projections, or into the values where that is exact too.
     check
         Load the base and the result and compare their logits.
     """
@@ -50,14 +52,19 @@ def fold(
     from longseal.fold import fold as write
     from longseal.terminal import print_next
 
-    scales = load_adapter(adapter)
+    loaded = load_adapter(adapter)
     check_target(out)
-    needed = check or scales.base_fingerprint is None or model.endswith(".gguf")
+    needed = check or loaded.base_fingerprint is None or model.endswith(".gguf")
     base = load_model(model, loading) if needed else model
     with console.status("folding"):
-        folded = write(base, scales, out, projection=projection, check=check)
+        folded = write(base, loaded, out, projection=projection, check=check)
+    done = (
+        f"{loaded.kind} merged by PEFT into all query, key, value and output projections"
+        if folded.projection is None
+        else f"folded into the {folded.projection} projections"
+    )
     console.print(
-        f"folded into the {folded.projection} projections; rounding: at most "
+        f"{done}; rounding: at most "
         f"{folded.rounding:.1e} of a tensor's largest weight, "
         f"{folded.rounding_rms:.1e} of the weights in root mean square"
     )

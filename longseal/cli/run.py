@@ -18,6 +18,8 @@ from longseal.cli.app import (
     default_folder,
     load_model,
     print_found,
+    print_tuned,
+    tuned_tasks,
 )
 from longseal.config import LoadConfig, RunConfig
 
@@ -47,29 +49,29 @@ def run(
     from longseal.pipeline import run as run_all
     from longseal.progress import bars
     from longseal.run_folder import refuse_taken
-    from longseal.tasks import task
     from longseal.tasks.fitting import check_lengths, check_parts
     from longseal.tasks.prompt import Prompts
-    from longseal.terminal import chosen_line, cost_table, print_next
+    from longseal.terminal import cost_table, print_next
 
-    wanted = task(config.task, data=config.data, haystack=config.haystack)
-    check_parts(wanted, "train", "held-out", "test")
-    folder = out or default_folder(model, config.task)
+    tasks = tuned_tasks(config.tuning)
+    folder = out or default_folder(model, "-".join(config.tuning.tasks))
     refuse_taken(folder, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)
-    lengths = (*config.lengths, config.tuning.length)
-    check_lengths(Prompts(loaded, config.thinking), wanted, lengths, loaded.window)
+    for each in tasks:
+        check_parts(each, "test")
+        lengths = (*config.lengths, *config.tuning.length)
+        check_lengths(Prompts(loaded, config.thinking), each, lengths, loaded.window)
     if dry_run:
-        estimator = Estimator(loaded, wanted)
+        estimator = Estimator(loaded, tasks)
         variants = ("base", "tuned", "folded")
         base, tuned, folded = (estimator.evaluation(config.evaluation, v) for v in variants)
-        costs = [base, estimator.tuning(config.tuning), tuned, folded]
+        costs = [base, *estimator.tuning(config.tuning), tuned, folded]
         console.print(cost_table(costs))
         return
     with bars(console) as bar:
         outcome = run_all(loaded, folder, config, resume=resume, overwrite=overwrite, bar=bar)
     print_found(outcome.evaluation, outcome.comparisons)
-    console.print(chosen_line(outcome.adapter.record))
+    print_tuned(outcome.adapter.record)
     difference = outcome.folded.logit_difference
     console.print(f"largest difference between folded and hooked logits: {difference:.1e}")
     print_next(

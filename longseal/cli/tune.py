@@ -17,6 +17,8 @@ from longseal.cli.app import (
     console,
     default_folder,
     load_model,
+    print_tuned,
+    tuned_tasks,
 )
 from longseal.config import LoadConfig, TuneConfig
 
@@ -39,33 +41,33 @@ def tune(
 
     ```
     longseal tune my-model --length 31k --out runs/lines
-    longseal tune my-model --length 31k --kind head --samples 256
+    longseal tune my-model --task needle --task lines:2 --length 4k-31k --kind head
+    longseal tune my-model --length 31k --recipe paper --out runs/paper
     longseal tune model.gguf --length 4k --dry-run
     ```
     """
     from longseal.estimate import Estimator
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.tasks import task
-    from longseal.tasks.fitting import check_lengths, check_parts
+    from longseal.tasks.fitting import check_lengths
     from longseal.tasks.prompt import Prompts
-    from longseal.terminal import chosen_line, cost_table, print_next
+    from longseal.terminal import cost_table, print_next
     from longseal.tuning import tune as learn
 
-    wanted = task(config.task, data=config.data, haystack=config.haystack)
-    check_parts(wanted, "train", "held-out")
-    path = out or default_folder(model, f"{config.task}-tune")
+    tasks = tuned_tasks(config)
+    path = out or default_folder(model, "-".join([*config.tasks, "tune"]))
     refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)
-    check_lengths(Prompts(loaded, config.thinking), wanted, (config.length,), loaded.window)
+    for each in tasks:
+        check_lengths(Prompts(loaded, config.thinking), each, config.length, loaded.window)
     if dry_run:
-        console.print(cost_table([Estimator(loaded, wanted).tuning(config)]))
+        console.print(cost_table(Estimator(loaded, tasks).tuning(config)))
         return
     folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite)
     with bars(console) as bar:
-        adapter = learn(loaded, wanted, config, folder=folder.steps, log=folder.log, bar=bar)
+        adapter = learn(loaded, tasks, config, folder=folder.steps, log=folder.log, bar=bar)
     adapter.save(folder.adapter)
-    console.print(chosen_line(adapter.record))
+    print_tuned(adapter.record)
     print_next(
         console,
         adapter=folder.adapter,

@@ -1,7 +1,17 @@
 """Run, score, keep, compare."""
 
-from longseal.evaluation.compare import Comparison, compare
-from longseal.evaluation.evaluate import evaluate
+from longseal.evaluation.compare import Comparison, against_base, compare
+from longseal.evaluation.evaluate import evaluate, evaluate_variants
 from longseal.evaluation.results import Accuracy, Case, Evaluation, case_from
 
-__all__ = ["Accuracy", "Case", "Comparison", "Evaluation", "case_from", "compare", "evaluate"]
+__all__ = [
+    "Accuracy",
+    "Case",
+    "Comparison",
+    "Evaluation",
+    "against_base",
+    "case_from",
+    "compare",
+    "evaluate",
+    "evaluate_variants",
+]

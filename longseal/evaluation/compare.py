@@ -10,9 +10,11 @@ from math import sqrt
 from longseal.errors import LongsealError
 from longseal.evaluation.results import Case, Evaluation, label
 
-_SURE = 0.05  # a difference that chance alone gives more rarely than this is called real
+SURE = 0.05  # a difference that chance alone gives more rarely than this is called real
 _ENOUGH = 6  # contexts: with fewer, not even one way on all of them is rarer than that (2 of 2**5)
 
+#: What the model is called that others are compared with.
+BASE = "base"
 #: A question as the first model answered it, and as the second did.
 Pair = tuple[Case, Case]
 
@@ -100,6 +102,20 @@ def compare(
     return tuple(_comparison(*key, row) for key, row in rows.items())
 
 
+def against_base(evaluation: Evaluation) -> tuple[Comparison, ...]:
+    """Compare every other variant with the base, one after the other (see `compare`).
+
+    Each p is of its own comparison: it is not corrected for how many there are.
+
+    Raises:
+        LongsealError: a prompt is not the same.
+    """
+    variants = dict.fromkeys(case.variant for case in evaluation.cases)
+    cases = {v: [case for case in evaluation.cases if case.variant == v] for v in variants}
+    base = cases.pop(BASE, [])
+    return tuple(found for after in cases.values() for found in compare(base, after))
+
+
 def where(comparison: Comparison) -> str:
     """What was asked, such as `ruler/vt at 4,096 tokens`."""
     if comparison.length is None:
@@ -116,7 +132,7 @@ def sentence(comparison: Comparison) -> str:
     if not c.gained and not c.lost:
         return f"no difference: each of {asked} got the same score from both"
     chance = f"by chance alone: p {'< 0.001' if c.p < 0.001 else f'= {c.p:.2g}'}"
-    if c.p < _SURE:
+    if c.p < SURE:
         word = "better" if c.difference > 0 else "worse"
         return f"{c.after} is {word}: {_moved(c, asked)}; so much {chance}"
     if c.contexts < _ENOUGH:

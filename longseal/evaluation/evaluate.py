@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from longseal.config import EvaluateConfig
 from longseal.errors import LongsealError
-from longseal.evaluation.plan import Planned, check_settings, plan
+from longseal.evaluation.plan import Plan, Planned, check_settings, plan
 from longseal.evaluation.results import Case, Evaluation, case_from, case_key
 from longseal.files import Log
 from longseal.models.fingerprint import fingerprint
@@ -24,6 +24,9 @@ from longseal.tasks.asking import Generate, ask, generate_here
 from longseal.tasks.fitting import budget, check_window
 from longseal.tasks.prompt import EncodedSample, Prompts
 
+#: Turns the model into a variant for the length of a block, such as `adapter.attached(model)`.
+Attach = Callable[[], AbstractContextManager[object]]
+
 
 def evaluate(
     model: LanguageModel | TokenizerOnly,
@@ -34,6 +37,7 @@ def evaluate(
     log: Log | None = None,
     bar: Bar | None = None,
     run: Generate | None = None,
+    plans: Sequence[Plan] | None = None,
     **fields: Any,
 ) -> Evaluation:
     """Measure how often the model answers right, by free greedy generation.
@@ -49,6 +53,7 @@ def evaluate(
             and prompt, is not asked again.
         bar: where progress is shown.
         run: what answers; the model itself where it is None.
+        plans: each task's samples, where they have been made already (`plan`).
 
     Raises:
         LongsealError: a length is beyond the model's window, or too short for the task; or no
@@ -56,6 +61,32 @@ def evaluate(
     """
     tasks = [task] if isinstance(task, Task) else list(task)
     config = config or EvaluateConfig(task=tuple(t.name for t in tasks), **fields)
+    return evaluate_variants(
+        model, tasks, config, {variant: nullcontext}, log=log, bar=bar, run=run, plans=plans
+    )
+
+
+def evaluate_variants(
+    model: LanguageModel | TokenizerOnly,
+    tasks: Sequence[Task],
+    config: EvaluateConfig,
+    variants: Mapping[str, Attach],
+    *,
+    log: Log | None = None,
+    bar: Bar | None = None,
+    run: Generate | None = None,
+    plans: Sequence[Plan] | None = None,
+) -> Evaluation:
+    """Measure several variants of a model, such as its base and its adapters, on the same samples.
+
+    Each task's samples are made once, and every variant is asked them before the next task's.
+
+    Args:
+        variants: by name, what to attach. For the rest see `evaluate`.
+
+    Returns:
+        The cases of the first variant on all tasks, then those of the next.
+    """
     if run is None:
         assert isinstance(model, LanguageModel), "something has to answer"
         run = generate_here(model)
@@ -63,39 +94,50 @@ def evaluate(
     check_settings(tasks, config)
     for each in tasks:
         check_window(each, config.lengths, model.window)
-    records = [] if log is None else log.read(event="case", variant=variant)
-    known = {case.key: case for case in map(case_from, records)}
-    identity = _identity(model)
-    cases: list[Case] = []
+    known = {} if log is None else _known(log)
+    cases: dict[str, list[Case]] = {variant: [] for variant in variants}
     excluded: dict[str, int] = {}
     with bars() if bar is None else nullcontext(bar) as shown:
-        for each in tasks:
-            work = shown.add_task(f"evaluate {variant}, {each.name}", total=None)
-            planned = plan(each, prompts, config, model.window)
-            if planned.excluded:
-                excluded[each.name] = planned.excluded
-            blank = [
-                _blank(each, sample, config, prompts, identity, variant)
-                for sample in planned.samples
-            ]
-            wanted = [case.key for sample in blank for case in sample]
-            done = {key: known[key] for key in wanted if key in known}
-            shown.update(work, total=len(wanted), completed=len(done))
-            missing = [
-                (sample.encoded, [(i, c) for i, c in enumerate(cases_of) if c.key not in done])
-                for sample, cases_of in zip(planned.samples, blank, strict=True)
-            ]
-            for case in _answered(each, prompts, missing, run):
-                done[case.key] = case
-                if log is not None:
-                    log.append({"event": "case", **asdict(case)})
-                shown.update(work, advance=1)
-            cases += [done[key] for key in wanted]
+        for place, each in enumerate(tasks):
+            work = shown.add_task(f"make samples, {each.name}", total=None)
+            made = plan(each, prompts, config, model.window) if plans is None else plans[place]
+            if made.excluded:
+                excluded[each.name] = made.excluded
+            asked = sum(len(sample.encoded.questions) for sample in made.samples)
+            shown.update(work, total=asked * len(variants))
+            for variant, attach in variants.items():
+                shown.update(work, description=f"evaluate {variant}, {each.name}")
+                with attach():
+                    identity = _identity(model)
+                    blank = [_blank(each, s, config, identity, variant) for s in made.samples]
+                    wanted = [case.key for row in blank for case in row]
+                    done = {key: known[variant, key] for key in wanted if (variant, key) in known}
+                    shown.update(work, advance=len(done))
+                    missing = [
+                        (sample.encoded, [(i, c) for i, c in enumerate(row) if c.key not in done])
+                        for sample, row in zip(made.samples, blank, strict=True)
+                    ]
+                    for case in _answered(each, prompts, missing, run):
+                        done[case.key] = case
+                        if log is not None:
+                            log.append({"event": "case", **asdict(case)})
+                        shown.update(work, advance=1)
+                cases[variant] += [done[key] for key in wanted]
+            asked_of = variant if len(variants) == 1 else f"{len(variants)} models"
+            shown.update(work, description=f"evaluate {asked_of}, {each.name}")
     if excluded and log is not None:
-        log.append({"event": "excluded", "variant": variant, "excluded": excluded})
-    if not cases:
+        for variant in variants:
+            log.append({"event": "excluded", "variant": variant, "excluded": excluded})
+    found = tuple(case for row in cases.values() for case in row)
+    if not found:
         raise LongsealError("no sample fits the model's window: there is nothing to ask")
-    return Evaluation(tuple(cases), excluded)
+    return Evaluation(found, excluded)
+
+
+def _known(log: Log) -> dict[tuple[str, str], Case]:
+    """The answers that a log holds, by variant and key."""
+    cases = map(case_from, log.read(event="case"))
+    return {(case.variant, case.key): case for case in cases}
 
 
 def _answered(
@@ -122,13 +164,11 @@ def _blank(
     task: Task,
     planned: Planned,
     config: EvaluateConfig,
-    prompts: Prompts,
     identity: tuple[str, str],
     variant: str,
 ) -> list[Case]:
     """A sample's cases before they are answered."""
     encoded, sample = planned.encoded, planned.encoded.source
-    depths = prompts.depths(sample)
     cases = []
     for number, question in enumerate(sample.questions):
         tokens = encoded.prompt(number)
@@ -136,7 +176,7 @@ def _blank(
         place = [task.name, sample.group, planned.length, planned.context, number]
         settings = {
             "place": place,
-            "budget": budget(task, prompts, question),
+            "budget": budget(task, planned.prompts, question),
             "engine": config.engine,
             "scored": [question.expected, dict(question.fields)],  # by what, should a file change
         }
@@ -152,7 +192,7 @@ def _blank(
                 question=number,
                 tokens=len(tokens),
                 size=encoded.size,
-                depth=depths[number],
+                depth=planned.depths[number],
                 wanted_depth=planned.depth,
                 prompt=prompt,
                 expected=question.expected,

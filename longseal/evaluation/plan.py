@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from longseal.config import EvaluateConfig
 from longseal.errors import LongsealError
@@ -25,12 +26,19 @@ class Planned:
             samples, the longest in their group.
         context: its number, at its length or in its file.
         depth: where the answer was meant to stand.
+        prompts: what encoded it.
     """
 
     length: int
     context: int
     depth: float | None
     encoded: EncodedSample
+    prompts: Prompts = field(repr=False, compare=False)
+
+    @cached_property
+    def depths(self) -> tuple[float | None, ...]:
+        """Where each question's answer does stand; found once, however many models are asked."""
+        return self.prompts.depths(self.encoded.source)
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def _contexts(
     while left:
         seed = f"test/{config.seed}/{task.name}/{length}/{context}"
         encoded = fit(prompts, task, length, min(config.questions, left), seed)
-        yield Planned(length, context, None, encoded)
+        yield Planned(length, context, None, encoded, prompts)
         left, context = left - len(encoded.questions), context + 1
 
 
@@ -95,7 +103,7 @@ def _grid(task: Task, prompts: Prompts, config: EvaluateConfig, length: int) -> 
         turn, place = divmod(context, len(depths))
         seed = f"test/{config.seed}/{task.name}/{length}/{turn}"
         encoded = fit(prompts, task, length, 1, seed, depth=depths[place])
-        yield Planned(length, context, depths[place], encoded)
+        yield Planned(length, context, depths[place], encoded, prompts)
 
 
 def _recorded(task: Recorded, prompts: Prompts, config: EvaluateConfig, window: int | None) -> Plan:
@@ -126,7 +134,7 @@ def _recorded(task: Recorded, prompts: Prompts, config: EvaluateConfig, window: 
         longest_of[group] = max(size, longest_of.get(group, 0))
     return Plan(
         tuple(
-            Planned(longest_of[encoded.source.group], number, None, encoded)
+            Planned(longest_of[encoded.source.group], number, None, encoded, prompts)
             for number, _, encoded in found
         ),
         excluded,

@@ -7,11 +7,11 @@ import torch
 from longseal.errors import LongsealError
 from longseal.fold.checkpoint import Checkpoint
 from longseal.fold.names import Names
+from longseal.lora import AnyAdapter
 from longseal.models.fingerprint import Fingerprint, alike, check
-from longseal.scales import Adapter
 
 
-def check_base(checkpoint: Checkpoint, names: Names, adapter: Adapter) -> None:
+def check_base(checkpoint: Checkpoint, names: Names, adapter: AnyAdapter) -> None:
     """Refuse a checkpoint that holds other weights than the adapter's base, or more, or fewer.
 
     Raises:

@@ -64,7 +64,7 @@ def _outputs(checkpoint: Checkpoint, names: Names, scales: Scales) -> Iterator[C
     """Factors along the input of every output projection; its bias stays."""
     for site in scales.sites:
         everywhere = torch.ones(site.channels, dtype=torch.bool)
-        source = _source(checkpoint, names, site.weight)
+        source = source_of(checkpoint, names, site.weight)
         factor = scales.scale(site).detach().cpu()
         yield _change(checkpoint, source, site.weight, site.input_axis, factor, everywhere)
 
@@ -79,12 +79,12 @@ def _values(checkpoint: Checkpoint, names: Names, scales: Scales) -> Iterator[Ch
                 raise _not_into_values(site, f"another layer takes its values from {name} as well")
             known.update(factors)
     for (name, axis), factors in found.items():
-        weight = _source(checkpoint, names, f"{name}.weight")
+        weight = source_of(checkpoint, names, f"{name}.weight")
         bias = names.find_bias(name)
-        rows, columns = _shape(checkpoint, weight, f"{name}.weight")
+        rows, columns = shape_of(checkpoint, weight, f"{name}.weight")
         size = columns if axis == 1 else len(rows)
         if size <= max(factors):
-            raise _unexpected(checkpoint, weight, f"{name}.weight")
+            raise unexpected(checkpoint, weight, f"{name}.weight")
         factor, scaled = torch.ones(size), torch.zeros(size, dtype=torch.bool)
         index = torch.tensor(list(factors))
         factor[index], scaled[index] = torch.tensor(list(factors.values())), True
@@ -127,7 +127,12 @@ def _not_into_values(site: Site, reason: str) -> LongsealError:
     return LongsealError(f"layer {site.layer}: {reason}: fold into the output projection")
 
 
-def _source(checkpoint: Checkpoint, names: Names, name: str) -> Source:
+def source_of(checkpoint: Checkpoint, names: Names, name: str) -> Source:
+    """Where a parameter lies.
+
+    Raises:
+        LongsealError: nowhere, or in a form that longseal does not follow.
+    """
     source = names.find(name)
     if source is None:
         hint = checkpoint.quantised or "the adapter was made for another base"
@@ -145,28 +150,33 @@ def _source(checkpoint: Checkpoint, names: Names, name: str) -> Source:
 def _change(
     checkpoint: Checkpoint, source: Source, name: str, axis: int, factor: Tensor, scaled: Tensor
 ) -> Change:
-    rows, columns = _shape(checkpoint, source, name)
+    rows, columns = shape_of(checkpoint, source, name)
     if len(factor) != (columns if axis == 1 else len(rows)):
-        raise _unexpected(checkpoint, source, name)
+        raise unexpected(checkpoint, source, name)
     path, entry = checkpoint.tensors[source.key]
     return Change(source.key, path.name, entry, rows, axis, factor, scaled)
 
 
-def _shape(checkpoint: Checkpoint, source: Source, name: str) -> tuple[range, int]:
-    """The rows that a weight or bias has in its tensor, and how many columns (a bias: 1)."""
+def shape_of(checkpoint: Checkpoint, source: Source, name: str) -> tuple[range, int]:
+    """The rows that a weight or bias has in its tensor, and how many columns (a bias: 1).
+
+    Raises:
+        LongsealError: the tensor is quantised, or has too many or too few dimensions or rows.
+    """
     path, entry = checkpoint.tensors[source.key]
     if entry.dtype is None:
         hint = checkpoint.quantised or "fold into the full-precision base"
         raise LongsealError(f"{name} is quantised in {path}: {hint}")
     if len(entry.shape) != (1 if name.endswith(".bias") else 2):
-        raise _unexpected(checkpoint, source, name)
+        raise unexpected(checkpoint, source, name)
     rows = range(entry.shape[0]) if source.rows is None else source.rows
     if rows.stop > entry.shape[0]:
-        raise _unexpected(checkpoint, source, name)
+        raise unexpected(checkpoint, source, name)
     return rows, prod(entry.shape[1:])
 
 
-def _unexpected(checkpoint: Checkpoint, source: Source, name: str) -> LongsealError:
+def unexpected(checkpoint: Checkpoint, source: Source, name: str) -> LongsealError:
+    """The error of a tensor whose shape is not the adapter's."""
     shape = checkpoint.tensors[source.key][1].shape
     hint = checkpoint.quantised or "the adapter was made for another base"
     return LongsealError(f"{name} has an unexpected shape {shape}: {hint}")

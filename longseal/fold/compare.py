@@ -1,4 +1,4 @@
-"""Whether a folded model says what its base says with the scales attached."""
+"""Whether a folded model says what its base says with the adapter attached."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from longseal.errors import LongsealError
+from longseal.lora import AnyAdapter
 from longseal.models.arguments import vocabulary_size
 from longseal.models.load import LanguageModel, load_alike
-from longseal.scales import Adapter
 
 _PROBE_TOKENS = 128
 _TOLERANCE = 0.1  # of the logits' spread; 16-bit models stay well below it
 
 
-def hooked_logits(model: LanguageModel, adapter: Adapter) -> Tensor:
-    """Logits with the scales attached: `(128, vocabulary)`, float32."""
+def hooked_logits(model: LanguageModel, adapter: AnyAdapter) -> Tensor:
+    """Logits with the adapter attached: `(128, vocabulary)`, float32."""
     with adapter.attached(model):
         return _logits(model)
 

@@ -1,4 +1,4 @@
-"""Write an adapter's scales into a model's own weights, and check the result where asked to."""
+"""Write an adapter into a model's own weights, and check the result where asked to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, get_args
 
-from longseal.config import Projection
+from longseal.config import Kind, Projection
 from longseal.errors import LongsealError
 from longseal.files import new_folder, read_json
 from longseal.fold.compare import hooked_logits, logit_difference
@@ -17,6 +17,7 @@ from longseal.fold.copying import check_space, check_target
 from longseal.fold.multiply import Rounding
 from longseal.fold.plan import Plan
 from longseal.fold.source import Files, files_of
+from longseal.lora import AnyAdapter, LoraAdapter, LowRank, read_adapter
 from longseal.models.load import LanguageModel, load
 from longseal.scales import Adapter, Scales
 from longseal.scales.adapter import RECORD
@@ -28,17 +29,18 @@ class Folded:
 
     Attributes:
         path: the folded checkpoint, which loads as the base did.
-        projection: what the scales were folded into: the output projections or the values.
+        projection: what scales were folded into, the output projections or the values; None for
+            low-rank updates, which are merged into every projection that they adapt.
         rounding: largest rounding error of a folded weight, relative to its tensor's largest.
         rounding_rms: root mean square of all folded weights' rounding errors, relative to that of
             the weights; None in a folder of longseal 0.1, which did not record it.
         logit_difference: largest absolute difference between the logits of the reloaded folded
-            model and of the base with the scales attached, over 128 positions; None where that was
+            model and of the base with the adapter attached, over 128 positions; None where that was
             not checked.
     """
 
     path: Path
-    projection: Projection
+    projection: Projection | None
     rounding: float
     rounding_rms: float | None
     logit_difference: float | None
@@ -64,7 +66,7 @@ class Folded:
 
 def fold(
     base: str | Path | LanguageModel,
-    adapter: str | Path | Adapter,
+    adapter: str | Path | AnyAdapter,
     target: str | Path,
     *,
     projection: Projection = "output",
@@ -77,13 +79,16 @@ def fold(
     for an adapter without a fingerprint of its base, and for a GGUF: that is written as an ordinary
     checkpoint, in the dtype it was loaded in.
 
+    Scales multiply the output projections; low-rank updates (`lora`, `dora`) are merged by PEFT
+    into all projections that they adapt. Either is made in float32 and rounded once.
+
     Args:
         base: hub id, folder, `.gguf` file, or the loaded model.
         adapter: the adapter or its folder.
         target: a folder that does not exist yet; it appears when it is whole.
-        projection: fold into the output projections, which is always exact, or into the values,
-            which is refused where it would not be.
-        check: reload the result and compare its logits with those of the base with the scales
+        projection: fold scales into the output projections, which is always exact, or into the
+            values, which is refused where it would not be.
+        check: reload the result and compare its logits with those of the base with the adapter
             attached; that takes both models in memory. Done where not said for a loaded `base`.
 
     Raises:
@@ -92,7 +97,13 @@ def fold(
     """
     if projection not in get_args(Projection):
         raise LongsealError(f"projection {projection!r} is not known: say output or value")
-    adapter = adapter if isinstance(adapter, Adapter) else Adapter.load(adapter)
+    adapter = read_adapter(adapter) if isinstance(adapter, str | Path) else adapter
+    low_rank = isinstance(adapter, LoraAdapter)
+    if low_rank and projection != "output":
+        raise LongsealError(
+            f"a {adapter.kind} adapter is merged into all projections that it adapts: leave "
+            "--projection (projection=) out"
+        )
     target = Path(target)
     check_target(target)
     model = base if isinstance(base, LanguageModel) else None
@@ -101,7 +112,7 @@ def fold(
     checked = model is not None if check is None else check
     if model is None and (checked or files is None or adapter.base_fingerprint is None):
         model = load(str(base))  # only a model says whether an adapter of PEFT's own fits it
-    if model is not None:
+    if model is not None and isinstance(adapter, Adapter):
         adapter = adapter.on(model.sites)
     plan = None if files is None else Plan.of(files, adapter, projection, model)
     check_space(target, _size(model) if plan is None else plan.contents.size)
@@ -112,29 +123,35 @@ def fold(
             assert model is not None
             _save(model, partial)
             plan = Plan.of(Files(partial, cached=False), adapter, projection, model)
-            plan.multiply(partial, plan.changes, rounding)
+            plan.change(partial, plan.changes, rounding)
         else:
             plan.copy(partial, rounding)
         difference = None
         if hooked is not None and model is not None:
             difference = logit_difference(model, partial, hooked)
-        folded = Folded(target, projection, rounding.largest, rounding.rms, difference)
+        folded = Folded(
+            target, None if low_rank else projection, rounding.largest, rounding.rms, difference
+        )
         record = json.dumps(_record(adapter, folded), indent=1) + "\n"
         (partial / RECORD).write_text(record, "utf-8")
         check_target(target)  # something may have appeared there meanwhile
     return folded
 
 
-def check_foldable(model: LanguageModel) -> None:
-    """Refuse a model into whose files no scales could be folded, before any are learned.
+def check_foldable(model: LanguageModel, kind: Kind = "head") -> None:
+    """Refuse a model into whose files no such adapter could be folded, before one is learned.
 
     Raises:
-        LongsealError: its checkpoint is quantised, folded already, damaged, or stores an output
-            projection in a form that longseal does not follow.
+        LongsealError: its checkpoint is quantised, folded already, damaged, or stores a projection
+            in a form that longseal does not follow.
     """
     files = files_of(model.source)
     if files is not None:
-        nothing = Adapter.of(model, Scales.zeros("head", model.sites), {})
+        nothing: AnyAdapter
+        if kind == "lora" or kind == "dora":
+            nothing = LoraAdapter.of(model, LowRank.initial(kind, model, seed=0), {})
+        else:
+            nothing = Adapter.of(model, Scales.zeros(kind, model.sites), {})
         Plan.of(files, nothing, "output", model)
 
 
@@ -149,7 +166,7 @@ def _size(model: LanguageModel | None) -> int:
     return 0 if model is None else sum(p.nbytes for p in model.network.parameters())
 
 
-def _record(adapter: Adapter, folded: Folded) -> dict[str, Any]:
+def _record(adapter: AnyAdapter, folded: Folded) -> dict[str, Any]:
     """What stands in the folded checkpoint's own `longseal.json`."""
     known = adapter.base_fingerprint
     return {

@@ -62,19 +62,33 @@ def multiply(path: Path, change: Change, rounding: Rounding) -> None:
         write_rows(path, change.entry, rows, folded)
         if not bool(scaled.all()):
             product, folded = _only(product, scaled), _only(folded, scaled)
-        rounding.squared += _squared(product)
-        here, wrong = _largest(product), 0.0
-        if dtype != wide:
-            product -= folded.to(wide)  # widened first: torch is slow at mixed operands
-            rounding.squared_error += _squared(product)
-            wrong = _largest(product)
-        if not isfinite(here + wrong):
-            raise LongsealError(
-                f"{change.key} would hold values that are no finite numbers in "
-                f"{str(dtype).removeprefix('torch.')}: fold into a base of a wider dtype"
-            )
+        here, wrong = measured(change.key, product, folded, rounding)
         weight, error = max(weight, here), max(error, wrong)
     rounding.largest = max(rounding.largest, error / weight if weight else 0.0)
+
+
+def measured(key: str, exact: Tensor, folded: Tensor, rounding: Rounding) -> tuple[float, float]:
+    """The largest of some weights, and the largest error of rounding; `exact` is overwritten.
+
+    Args:
+        key: the tensor that they are of.
+        rounding: the squares are added here.
+
+    Raises:
+        LongsealError: a weight cannot be held by the dtype of `folded`.
+    """
+    rounding.squared += _squared(exact)
+    largest, wrong = _largest(exact), 0.0
+    if folded.dtype != exact.dtype:
+        exact -= folded.to(exact.dtype)  # widened first: torch is slow at mixed operands
+        rounding.squared_error += _squared(exact)
+        wrong = _largest(exact)
+    if not isfinite(largest + wrong):
+        raise LongsealError(
+            f"{key} would hold values that are no finite numbers in "
+            f"{str(folded.dtype).removeprefix('torch.')}: fold into a base of a wider dtype"
+        )
+    return largest, wrong
 
 
 def _blocks(change: Change) -> Iterator[range]:

@@ -13,11 +13,12 @@ from longseal.fold.base import check_base
 from longseal.fold.changes import Change, changes
 from longseal.fold.checkpoint import Checkpoint
 from longseal.fold.copying import Contents, contents, copy_file
+from longseal.fold.merge import Merge, merge, merges
 from longseal.fold.multiply import Rounding, multiply
 from longseal.fold.names import Names, empty_network
 from longseal.fold.source import Files
+from longseal.lora import AnyAdapter, LoraAdapter
 from longseal.models.load import LanguageModel
-from longseal.scales import Adapter
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,13 @@ class Plan:
 
     folder: Path
     contents: Contents
-    changes: Sequence[Change]
+    changes: Sequence[Change | Merge]
 
     @classmethod
     def of(
         cls,
         files: Files,
-        adapter: Adapter,
+        adapter: AnyAdapter,
         projection: Projection,
         model: LanguageModel | None,
     ) -> Plan:
@@ -47,7 +48,11 @@ class Plan:
             return empty_network(files.folder) if model is None else model.network
 
         names = Names(checkpoint.tensors, network)
-        found = changes(checkpoint, names, adapter.scales, projection)
+        found: Sequence[Change | Merge]
+        if isinstance(adapter, LoraAdapter):
+            found = merges(checkpoint, names, adapter.updates)
+        else:
+            found = changes(checkpoint, names, adapter.scales, projection)
         check_base(checkpoint, names, adapter)
         return cls(files.folder, contents(files.folder, checkpoint.shards), found)
 
@@ -57,10 +62,13 @@ class Plan:
             (target / folder).mkdir()
         for file in self.contents.files:
             copy_file(self.folder / file, target / file)
-            self.multiply(target, [c for c in self.changes if c.path == str(file)], rounding)
+            self.change(target, [c for c in self.changes if c.path == str(file)], rounding)
 
     @staticmethod
-    def multiply(folder: Path, found: Sequence[Change], rounding: Rounding) -> None:
+    def change(folder: Path, found: Sequence[Change | Merge], rounding: Rounding) -> None:
         """Fold into files in place."""
         for change in found:
-            multiply(folder / change.path, change, rounding)
+            if isinstance(change, Merge):
+                merge(folder / change.path, change, rounding)
+            else:
+                multiply(folder / change.path, change, rounding)

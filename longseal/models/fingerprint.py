@@ -5,7 +5,7 @@ Numbers rather than a hash, so that the same weights are recognised in another d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -44,7 +44,7 @@ def fingerprint(network: PreTrainedModel) -> Fingerprint:
         str(network.dtype),
         {
             name: _sample(parameter)
-            for name, parameter in network.named_parameters()
+            for name, parameter in _parameters(network)
             if parameter.is_floating_point() and parameter.numel()
         },
     )
@@ -100,12 +100,21 @@ def alike(was: list[float], now: list[float], recorded: str, at_hand: torch.dtyp
 
 def check_network(recorded: Fingerprint, network: PreTrainedModel) -> None:
     """Compare a recorded base with a loaded one (see `check`)."""
-    parameters = dict(network.named_parameters())
+    parameters = dict(_parameters(network))
 
     def sampled(name: str) -> list[float] | None:
         return _sample(parameters[name]) if name in parameters else None
 
     check(recorded, network.dtype, sampled)
+
+
+def _parameters(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """A network's own parameters: while PEFT's layers are around its modules, without those."""
+    wrapped = [n for n, module in network.named_modules() if hasattr(module, "base_layer")]
+    added = tuple(f"{name}.lora_" for name in wrapped)
+    for name, parameter in network.named_parameters():
+        if not name.startswith(added):
+            yield (name.replace(".base_layer.", ".") if added else name), parameter
 
 
 def _sample(tensor: Tensor) -> list[float]:

@@ -24,6 +24,8 @@ class Mark:
         head: of each element, the head that it belongs to.
         probabilities: whether these are heads' attention probabilities; else heads' outputs.
         broken: what stands between the rows and these elements that a factor does not pass.
+        feeding: of probabilities and heads' outputs, the nearest projections that their queries,
+            keys and values depend on.
     """
 
     sources: frozenset[int] = frozenset()
@@ -32,6 +34,7 @@ class Mark:
     head: Tensor | None = None
     probabilities: bool = False
     broken: str | None = None
+    feeding: frozenset[int] = frozenset()
 
     @property
     def exact(self) -> bool:
@@ -105,12 +108,18 @@ def _together(known: Sequence[Mark], plane: Callable[[str], Tensor]) -> Mark:
         whole("head"),
         any(mark.probabilities for mark in known),
         next((mark.broken for mark in known if mark.broken), None),
+        feeding_of(known),
     )
 
 
 def sources_of(marks: Iterable[Mark | None]) -> frozenset[int]:
     """The projections that tensors with these marks depend on."""
     return frozenset[int]().union(*(mark.sources for mark in marks if mark is not None))
+
+
+def feeding_of(marks: Iterable[Mark]) -> frozenset[int]:
+    """The projections behind the queries, keys and values of tensors with these marks."""
+    return frozenset[int]().union(*(mark.feeding for mark in marks))
 
 
 def _plane(name: str, tensor: Tensor, mark: Mark | None) -> Tensor:
@@ -124,7 +133,7 @@ def nothing(tensor: Tensor) -> Tensor:
 
 
 def attended(
-    product: Callable[[Tensor, Tensor], Tensor], probabilities: Tensor, values: Mark
+    product: Callable[[Tensor, Tensor], Tensor], probabilities: Mark, values: Mark
 ) -> Mark:
     """The mark of heads' outputs: `product` of probabilities and values, which sums over the keys.
 
@@ -133,7 +142,7 @@ def attended(
 
     Args:
         product: the operation, of (plane of the probabilities, plane of the values).
-        probabilities: each one's head.
+        probabilities: each one's head, and what they come from.
         values: of the values; without rows where they are not known.
     """
 
@@ -143,7 +152,8 @@ def attended(
         alike = (square - mean.square()).abs() <= 1e-9 * (1 + square)  # no two held another
         return torch.where(alike, mean.round(), -1).long()
 
-    ones = torch.ones_like(probabilities, dtype=torch.float64)
+    heads = _some(probabilities.head)
+    ones = torch.ones_like(heads, dtype=torch.float64)
     rows, source = _some(values.row), _some(values.source)
     like = torch.ones_like(rows, dtype=torch.float64)
     count = product(ones, like)
@@ -151,7 +161,8 @@ def attended(
         values,
         source=through(ones, source),
         row=through(ones, rows),
-        head=through(probabilities, like),
+        head=through(heads, like),
+        feeding=probabilities.feeding | values.sources,
     )
 
 
@@ -160,11 +171,15 @@ def _some(plane: Tensor | None) -> Tensor:
     return plane
 
 
-def probabilities_of(weights: Tensor) -> Mark:
-    """The mark of `(..., heads, queries, keys)`: every dimension before the last two is heads."""
+def probabilities_of(weights: Tensor, *scored: Mark | None) -> Mark:
+    """The mark of `(..., heads, queries, keys)`: every dimension before the last two is heads.
+
+    Args:
+        scored: the marks of what the probabilities were made from.
+    """
     shape = weights.shape
     heads = torch.arange(shape[:-2].numel(), device=weights.device).view(*shape[:-2], 1, 1)
-    return Mark(head=heads.expand(shape), probabilities=True)
+    return Mark(head=heads.expand(shape), probabilities=True, feeding=sources_of(scored))
 
 
 def values_of(mark: Mark | None, value: Tensor) -> Mark:

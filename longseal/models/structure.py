@@ -31,8 +31,8 @@ def find_structure(network: PreTrainedModel) -> Structure:
         LongsealError: the network cannot run on tokens alone, or no layer has heads whose outputs
             meet an output projection.
     """
-    run = _short_pass(network)
-    seen, plain = _watch(network, run)
+    run = short_pass(network)
+    seen, plain = watch_pass(network, run)
     layers = _Layers(network, (*seen.inputs, *seen.attending))
     found = {path: _heads(network, seen, path) for path in seen.inputs}
     reasons = {layers.index(path): why for path, why in found.items() if isinstance(why, str)}
@@ -60,7 +60,7 @@ def find_structure(network: PreTrainedModel) -> Structure:
     return Structure(tuple(_tried(network, _unshared(ordered), run, plain)), skipped)
 
 
-def _short_pass(network: PreTrainedModel) -> Callable[[], Tensor]:
+def short_pass(network: PreTrainedModel) -> Callable[[], Tensor]:
     """A pass over tokens that mean nothing special; it gives the logits."""
     tokens = ordinary_tokens(network, _LENGTH)
     options = {"use_cache": False} if takes(network, "use_cache") else {}
@@ -72,7 +72,7 @@ def _short_pass(network: PreTrainedModel) -> Callable[[], Tensor]:
     return run
 
 
-def _watch(network: PreTrainedModel, run: Callable[[], Tensor]) -> tuple[Trace, Tensor]:
+def watch_pass(network: PreTrainedModel, run: Callable[[], Tensor]) -> tuple[Trace, Tensor]:
     """Watch that pass; its logits too."""
     try:
         with _written_out(network):
@@ -150,14 +150,14 @@ def _heads(network: PreTrainedModel, seen: Trace, path: str) -> tuple[int, int, 
         return f"{path} ({type(module).__name__}) does more than multiply by its weight"
     if path in seen.bare:
         return f"the weight of {path} is used outside of that module"
-    if other := _other_owner(network, seen, path):
+    if other := other_owner(network, seen, path):
         return f"the weight of {path} is that of {other} too"
     n_heads, width = len(counts), int(counts[0])
     axis = 0 if isinstance(module, Conv1D) else 1
     return n_heads, _value_heads(marks[0], n_heads, width), width, axis
 
 
-def _other_owner(network: PreTrainedModel, seen: Trace, path: str) -> str | None:
+def other_owner(network: PreTrainedModel, seen: Trace, path: str) -> str | None:
     """Another module with the same weight: what is folded into one would change the other."""
     module = network.get_submodule(path)
     owners = seen.owners.get(id(getattr(module, "weight", None)), [])
@@ -194,7 +194,7 @@ def _values(network: PreTrainedModel, seen: Trace, path: str, n_heads: int) -> V
     module = network.get_submodule(name)
     if not is_plain(module):
         return f"{name} ({type(module).__name__}) does more than multiply by its weight"
-    if name in seen.bare or _other_owner(network, seen, name):
+    if name in seen.bare or other_owner(network, seen, name):
         return f"the weight of {name} is used in another place too"
     axis = 1 if isinstance(module, Conv1D) else 0
     return ValueRows(name, axis, tuple(heads[:, 0].tolist()))

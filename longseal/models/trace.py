@@ -21,6 +21,7 @@ class Trace:
         bare: paths of projections whose weight was used outside of them.
         owners: paths of the modules that hold a parameter, by its id.
         elsewhere: rows of projections' outputs that went into anything but values, by number.
+        before: of each projection, the nearest projections that its input depends on, by number.
         attending: paths of the modules in which probabilities multiplied values.
         refused: why heads' outputs found no projection, by path of the module where it happened.
     """
@@ -30,6 +31,7 @@ class Trace:
     bare: set[str] = field(default_factory=set)
     owners: dict[int, list[str]] = field(default_factory=dict)
     elsewhere: dict[int, set[int]] = field(default_factory=dict)
+    before: dict[int, set[int]] = field(default_factory=dict)
     attending: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 

@@ -19,6 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from longseal.models.marks import (
     Mark,
     attended,
+    feeding_of,
     joined,
     probabilities_of,
     rows_of,
@@ -98,6 +99,8 @@ class _Watcher(TorchFunctionMode):
         def enter(_: nn.Module, args: tuple[Any, ...]) -> None:
             self._in_projection += 1
             mark = self._mark(args[0]) if args else None
+            if mark is not None:
+                self.trace.before.setdefault(number, set()).update(mark.sources)
             if mark is None or not mark.output:
                 self.trace.used_elsewhere(mark)
                 mark = None
@@ -175,7 +178,7 @@ class _Watcher(TorchFunctionMode):
                 self._lose(operands, None)
         elif name == "softmax" and self._over_positions(result):
             self._lose(operands, None)
-            self._marks[result] = probabilities_of(result)
+            self._marks[result] = probabilities_of(result, self._mark(operands[0]))
         elif name == "scaled_dot_product_attention":
             self._attend(dict(zip(("query", "key", "value"), args, strict=False)) | options, result)
         elif name in JOINING:
@@ -187,12 +190,11 @@ class _Watcher(TorchFunctionMode):
         elif name in PRODUCTS and self._multiplies_values(operands):
             probabilities, values = (self._mark(tensor) for tensor in operands[:2])
             assert probabilities is not None
-            assert probabilities.head is not None
             words = args[:1] if name == "einsum" else ()
             self.trace.attending.append(self._modules[-1][0])
             self._marks[result] = attended(
                 lambda left, right: func(*words, left, right),
-                probabilities.head,
+                probabilities,
                 values_of(values, operands[1]),
             )
         else:
@@ -253,8 +255,9 @@ class _Watcher(TorchFunctionMode):
     def _attend(self, given: dict[str, Any], result: Tensor) -> None:
         """Fused attention: query, key and value are `(batch, heads, seq, head_dim)`."""
         query, value = given["query"], given["value"]
-        self.trace.used_elsewhere(self._mark(query))
-        self.trace.used_elsewhere(self._mark(given["key"]))
+        scored = self._mark(query), self._mark(given["key"])
+        for mark in scored:
+            self.trace.used_elsewhere(mark)
         weights = torch.empty((*query.shape[:-1], value.shape[-2]), device=query.device)
         if not self._over_positions(weights):
             self._lose([value], result)
@@ -263,8 +266,7 @@ class _Watcher(TorchFunctionMode):
         groups = query.shape[-3] // value.shape[-3]
         if groups > 1:
             values = values.mapped(lambda plane: plane.repeat_interleave(groups, -3))
-        probabilities = probabilities_of(weights).head
-        assert probabilities is not None
+        probabilities = probabilities_of(weights, *scored)
         self.trace.attending.append(self._modules[-1][0])
         self._marks[result] = attended(torch.matmul, probabilities, values)
 
@@ -290,7 +292,7 @@ class _Watcher(TorchFunctionMode):
             made = replace(made, broken=self._step(name))
         for mark in known if made.broken else others:
             self.trace.used_elsewhere(mark)
-        self._marks[result] = replace(made, sources=sources_of(known))
+        self._marks[result] = replace(made, sources=sources_of(known), feeding=feeding_of(known))
 
     def _step(self, name: str) -> str:
         """What a user would call an operation: the small module that does it, or its own name."""

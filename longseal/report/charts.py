@@ -10,15 +10,10 @@ import altair as alt
 
 from longseal.evaluation.results import Accuracy
 from longseal.report.contents import Judged
-from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish
+from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish, looks
 from longseal.report.wording import count, interval, percent, share, short_length
 from longseal.scales import Scales
 
-_LOOKS = {
-    "base": (GREY, "circle", [1, 0]),
-    "tuned": (BLUE, "square", [1, 0]),
-    "folded": (ORANGE, "diamond", [5, 4]),
-}
 _DODGE = 12  # pixels between the variants' points at one length
 
 
@@ -38,9 +33,10 @@ def accuracy_chart(accuracies: Sequence[Accuracy], height: int = 300) -> Chart:
         places = {(group, n): f"{group}, {short_length(n)}".lstrip(", ") for group, n in places}
     in_parts = any(a.correct is None for a in accuracies)
     variants = list(dict.fromkeys(a.variant for a in accuracies))
-    colours, shapes, dashes = zip(
-        *(_LOOKS.get(v, (GREY, "cross", [1, 0])) for v in variants), strict=True
-    )
+    by_variant = looks(variants)
+    drawn = [by_variant[variant] for variant in variants]
+    colours, shapes = [look.colour for look in drawn], [look.shape for look in drawn]
+    dashes = [list(look.dash) for look in drawn]
     reach = _DODGE * (len(variants) - 1) / 2
     rows = [
         {

@@ -10,7 +10,8 @@ from typing import Any
 from longseal.errors import LongsealError
 from longseal.evaluation.results import Case, Evaluation, case_from
 from longseal.files import Log, read_json
-from longseal.scales import Adapter
+from longseal.lora import AnyAdapter, read_adapter
+from longseal.scales import Adapter, Scales
 
 _VARIANTS = ("base", "tuned", "folded")
 
@@ -46,8 +47,8 @@ class Contents:
     Attributes:
         config: the settings, as `config.json` has them.
         sessions: one record a call of longseal, the first one first.
-        evaluation: every case; variants in the order base, tuned, folded, tasks as they were asked,
-            lengths rising.
+        evaluation: every case; variants in the order base, tuned, folded, others as they were asked
+            like the tasks, lengths rising.
         steps: one record a training step (`step`, `loss` in nats a token, `tokens`).
         fold: the figures of `longseal.Folded`.
     """
@@ -59,7 +60,33 @@ class Contents:
     judged: tuple[Judged, ...]
     stages: tuple[Stage, ...]
     fold: Mapping[str, Any] | None
-    adapter: Adapter | None
+    adapter: AnyAdapter | None
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """How the adapter was made, as its record says it; empty where there is no adapter."""
+        return {} if self.adapter is None else self.adapter.record
+
+    @property
+    def scales(self) -> Scales | None:
+        """The adapter's scales, if it has any."""
+        return self.adapter.scales if isinstance(self.adapter, Adapter) else None
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether tuning ended with an adapter that changes nothing."""
+        if self.scales is not None:
+            return self.scales.unchanged
+        chosen = self.record.get("chosen") or {}
+        return chosen.get("step") == 0
+
+    @property
+    def tuned_on(self) -> dict[str, tuple[str, ...]]:
+        """By variant, the tasks that the adapters of `longseal evaluate` were tuned on."""
+        given = self.config.get("adapter")
+        return (
+            {row["name"]: tuple(row["tasks"]) for row in given} if isinstance(given, list) else {}
+        )
 
     @classmethod
     def read(cls, folder: Path) -> Contents:
@@ -88,7 +115,7 @@ class Contents:
                 judged=_judged(events),
                 stages=_stages(events.get("stage", ())),
                 fold=events["fold"][-1] if "fold" in events else None,
-                adapter=Adapter.load(adapter) if adapter.exists() else None,
+                adapter=read_adapter(adapter) if adapter.exists() else None,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LongsealError(
@@ -114,7 +141,7 @@ def _cases(records: Iterable[Mapping[str, Any]]) -> tuple[Case, ...]:
         (c.variant, c.task, c.group, c.length, c.seed, c.context, c.question): c
         for c in map(case_from, records)
     }
-    variants = dict.fromkeys((*_VARIANTS, *sorted({c.variant for c in cases.values()})))
+    variants = dict.fromkeys((*_VARIANTS, *(c.variant for c in cases.values())))
     tasks = dict.fromkeys(c.task for c in cases.values())
     ranks = [{name: place for place, name in enumerate(names)} for names in (variants, tasks)]
     return tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,34 @@ Chart = alt.Chart | alt.LayerChart
 
 #: Colours that are told apart by colour-blind readers, on white and on black.
 GREY, BLUE, ORANGE = "#858b95", "#2f7fd8", "#e2761b"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a variant is drawn: colour, shape of its points, dashes of its line."""
+
+    colour: str
+    shape: str = "circle"
+    dash: tuple[int, int] = (1, 0)
+
+
+_LOOKS = {
+    "base": Look(GREY),
+    "tuned": Look(BLUE, "square"),
+    "folded": Look(ORANGE, "diamond", (5, 4)),
+}
+#: For adapters with names of their own (the colours are Okabe and Ito's, darkened for white).
+_MORE = ("#2f7fd8", "#e2761b", "#0a8f69", "#b75f97", "#8a6d00", "#7a5fd0")
+_SHAPES = ("square", "diamond", "triangle-up", "cross", "triangle-down", "circle")
+
+
+def looks(variants: Sequence[str]) -> dict[str, Look]:
+    """A look for each variant; six colours and then, in other shapes, the same ones again."""
+    found = {variant: _LOOKS[variant] for variant in variants if variant in _LOOKS}
+    for i, variant in enumerate(variant for variant in variants if variant not in _LOOKS):
+        found[variant] = Look(_MORE[i % 6], _SHAPES[(i + i // 6) % 6])
+    return found
+
 
 _CONFIG = alt.Config(
     font="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",

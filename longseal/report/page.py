@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,13 +15,15 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from longseal.evaluation.compare import compare, sentence, where
+from longseal.evaluation.compare import Comparison, compare, sentence, where
+from longseal.evaluation.grid import grid
+from longseal.evaluation.matrix import matrices
 from longseal.evaluation.results import Accuracy, AtDepth, Evaluation, label
 from longseal.files import new_file
+from longseal.record import formats, rungs, texts
 from longseal.report import charts, wording
 from longseal.report.contents import Contents
-from longseal.report.look import Chart
-from longseal.report.table import results
+from longseal.report.look import Chart, looks
 
 _EXAMPLES = 4
 _CLIP = 800  # characters of an example's answer
@@ -76,6 +79,7 @@ def _environment() -> Environment:
         sentence=sentence,
         duration=wording.duration,
         gigabytes=lambda size: f"{size / 1e9:.2f} GB",
+        points=lambda difference: f"{100 * difference:+.1f}",
         thousands=lambda number: f"{number:,}",
         clip=lambda text: text if len(text) <= _CLIP else f"{text[:_CLIP]} …",
         command=shlex.join,
@@ -94,31 +98,59 @@ def _bundle() -> Markup:
 
 def _view(contents: Contents) -> dict[str, Any]:
     """All that the template shows."""
-    evaluation = contents.evaluation
+    evaluation, adapter, record = contents.evaluation, contents.adapter, contents.record
     compared = wording.changes(evaluation)
-    adapter = contents.adapter
-    settings = dict(contents.config) or (adapter.record.get("settings", {}) if adapter else {})
+    comparisons = _comparisons(evaluation, compared)
+    headline = wording.headline(contents)
+    accuracies, means = evaluation.accuracy(), evaluation.mean()
+    scores = grid(accuracies)
     return {
-        "headline": wording.headline(contents),
+        "headline": headline,
+        "sentence": None if record.get("sentence") == headline else record.get("sentence"),
         "model": contents.config.get("model") or (adapter.base if adapter else None),
         "tasks": wording.asked(_tasks(contents)),
-        "results": results(evaluation),
+        "scores": scores,
+        "means": grid(means, scores.variants).rows,
+        "explained": wording.explained(accuracies, means),
+        "looks": looks(scores.variants),
         "excluded": evaluation.excluded,
-        "figures": _figures(contents),
+        "figures": _figures(contents, comparisons),
         "adapter": adapter,
+        "record": record,
+        "learned": _learned(contents),
+        "formats": formats(record),
+        "texts": texts(record),
+        "rungs": rungs(record),
         "reach": _reach(contents),
         "steps": contents.steps,
         "judged": contents.judged,
         "fold": contents.fold,
         "stages": contents.stages,
-        "changes": compared,
-        "comparisons": compare(*zip(*compared.pairs, strict=True)) if compared else (),
+        "comparisons": comparisons,
         "gained": wording.spread_out(compared.gained, _EXAMPLES) if compared else [],
         "lost": wording.spread_out(compared.lost, 1) if compared else [],
         "sessions": contents.sessions,
         "seeds": sorted({c.seed for c in evaluation.cases}),
-        "settings": settings,
+        "settings": dict(contents.config) or record.get("settings", {}),
     }
+
+
+def _comparisons(
+    evaluation: Evaluation, compared: wording.Changes | None
+) -> dict[str, tuple[Comparison, ...]]:
+    """With the base, by variant: of several adapters all, else of the folded or the tuned model."""
+    if compared is not None:
+        return {compared.after: compare(*zip(*compared.pairs, strict=True))}
+    adapters = wording.compared_adapters(evaluation)
+    return {name: compare(*zip(*both, strict=True)) for name, both in adapters.items()}
+
+
+def _learned(contents: Contents) -> str:
+    """What was learned, such as `one scale a head`."""
+    if contents.adapter is None:
+        return ""
+    kind = contents.adapter.kind
+    return f"one scale a {kind}" if contents.scales else f"kind {kind}"
 
 
 def _tasks(contents: Contents) -> list[str]:
@@ -129,15 +161,20 @@ def _tasks(contents: Contents) -> list[str]:
 
 def _reach(contents: Contents) -> tuple[float, float] | None:
     """The smallest and the largest scale."""
-    if contents.adapter is None:
+    if contents.scales is None:
         return None
-    deltas = contents.adapter.scales.deltas.values()
+    deltas = contents.scales.deltas.values()
     return 1 + min(float(d.min()) for d in deltas), 1 + max(float(d.max()) for d in deltas)
 
 
-def _figures(contents: Contents) -> list[Figure]:
-    figures = [*_accuracy_figures(contents.evaluation), *_depth_figures(contents.evaluation)]
-    scales = contents.adapter.scales if contents.adapter else None
+def _figures(contents: Contents, comparisons: Mapping[str, Sequence[Comparison]]) -> list[Figure]:
+    figures = _depth_figures(contents.evaluation)
+    lengths = {(c.task, c.group, c.length) for c in contents.evaluation.cases}
+    if len(comparisons) > 1:
+        figures += _matrix_figures(contents, [c for found in comparisons.values() for c in found])
+    if len(comparisons) <= 1 or len(lengths) > len({place[:2] for place in lengths}):
+        figures += _accuracy_figures(contents.evaluation)
+    scales = contents.scales
     if scales is not None and not scales.unchanged:
         figures.append(
             _figure(
@@ -168,6 +205,27 @@ def _figures(contents: Contents) -> list[Figure]:
             )
         )
     return figures
+
+
+def _matrix_figures(contents: Contents, comparisons: Sequence[Comparison]) -> list[Figure]:
+    """Every adapter on every task, a chart a length."""
+    from longseal.report.matrix import matrix_chart
+
+    found = matrices(contents.evaluation, comparisons, contents.tuned_on)
+    framed = any(cell and cell.learned for matrix in found for row in matrix.rows for cell in row)
+    return [
+        _figure(
+            "matrix",
+            "Every adapter on every task"
+            + (f", at {matrix.length:,} tokens" if matrix.length and len(found) > 1 else ""),
+            "Mean scores. Blue does better than the base, orange worse."
+            + (" Framed, with a star: the adapter was tuned on that task." if framed else "")
+            if place == 0
+            else "",
+            matrix_chart(matrix),
+        )
+        for place, matrix in enumerate(found)
+    ]
 
 
 def _accuracy_figures(evaluation: Evaluation) -> list[Figure]:

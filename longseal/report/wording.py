@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 
-from longseal.evaluation.compare import Pair, pairs
+from longseal import record
+from longseal.evaluation.compare import BASE, Pair, pairs
 from longseal.evaluation.results import Accuracy, Case, Evaluation
 from longseal.report.contents import Contents
 
-_AFTER = {"folded": "with the scales folded in", "tuned": "with the scales attached"}
+_AFTER = {"folded": "with the scales folded in", "tuned": "with the adapter attached"}
 _NAMES = {"base": "the base", "tuned": "the tuned model", "folded": "the folded model"}
 
 
@@ -69,6 +70,20 @@ def interval(accuracy: Accuracy) -> str:
     return f"{percent(accuracy.low)[:-1]}–{percent(accuracy.high)}"
 
 
+def explained(accuracies: Sequence[Accuracy], means: Sequence[Accuracy]) -> str:
+    """What the cells of a table of these, and of means over tasks, hold."""
+    said = []
+    if any(a.correct is not None for a in accuracies):
+        said.append("Percent: share answered right, the count, and the 95% interval (Wilson).")
+    if any(a.correct is None for a in accuracies):
+        said.append(
+            "0 to 1: the mean score, of how many answers, and the 95% interval (bootstrap, BCa)."
+        )
+    if means:
+        said.append("Means over tasks weigh each task the same.")
+    return " ".join(said)
+
+
 def verdict(case: Case) -> str:
     """What an answer got: `right`, `wrong`, or its part of a point."""
     return {0.0: "wrong", 1.0: "right"}.get(case.value, f"score {case.value:.2f}")
@@ -106,6 +121,8 @@ def headline(contents: Contents) -> str:
     evaluation = contents.evaluation
     if not evaluation.cases:
         return _tuning_headline(contents)
+    if len(found := compared_adapters(evaluation)) > 1:
+        return _headline_of_adapters(found)
     unchanged = _unchanged(contents)
     if len({(case.task, case.group) for case in evaluation.cases}) > 1:
         said = _headline_of_tasks(evaluation, alone=bool(unchanged))
@@ -114,15 +131,31 @@ def headline(contents: Contents) -> str:
     return f"{unchanged} {said}" if unchanged else said
 
 
+def _headline_of_adapters(found: Mapping[str, Sequence[Pair]]) -> str:
+    """Which of several adapters does best over all questions."""
+
+    def gain(variant: str) -> float:
+        return sum(after.value - base.value for base, after in found[variant]) / len(found[variant])
+
+    best = max(found, key=gain)
+    (was, now), verb, rest = _figures(list(zip(*found[best], strict=True)))
+    on = _on([base for base, _ in found[best]])
+    if gain(best) > 0:
+        did = f"it {verb} {now} {rest}, the base {was}"
+        return f"Of {len(found)} adapters, {best} does best on {on}: {did}."
+    did = f"it {verb} {was} {rest}, {best} {now}"
+    return f"None of {len(found)} adapters beats the base on {on}: {did}."
+
+
 def _headline_of_task(evaluation: Evaluation, *, alone: bool) -> str:
     """At the longest length; of one variant alone, or of what came before and after."""
     found = {(a.variant, a.length): a for a in evaluation.accuracy()}
-    for variant, with_scales in _AFTER.items():
-        both = [n for v, n in found if v == variant and ("base", n) in found]
+    for variant in _compared(evaluation):
+        both = [n for v, n in found if v == variant and (BASE, n) in found]
         if both and not alone:
-            base, after = found["base", max(both)], found[variant, max(both)]
+            base, after = found[BASE, max(both)], found[variant, max(both)]
             return (
-                f"At {max(both):,} tokens the base {_did(base)}; {with_scales} "
+                f"At {max(both):,} tokens the base {_did(base)}; {_with(variant)} "
                 f"{share(after) if after.correct is None else count(after)}."
             )
     variant = next(iter(found))[0]
@@ -138,38 +171,68 @@ def _headline_of_tasks(evaluation: Evaluation, *, alone: bool) -> str:
         sides = [[case for case in evaluation.cases if case.variant == first]]
     else:
         sides = [list(side) for side in zip(*compared.pairs, strict=True)]
-    whole = all(case.value in (0, 1) for side in sides for case in side)
-    figures = [
-        str(sum(case.correct for case in side))
-        if whole
-        else f"{sum(case.value for case in side) / len(side):.2f}"
-        for side in sides
-    ]
-    tasks = len({case.task for case in sides[0]})
-    verb, rest = ("answered", "right") if whole else ("scored", "on average")
-    said = (
-        f"On {len(sides[0]):,} questions of {tasks} task{'s' * (tasks != 1)} "
-        f"{_NAMES.get(first, first)} {verb} {figures[0]} {rest}"
-    )
-    return f"{said}." if compared is None else f"{said}; {_AFTER[compared.after]} {figures[1]}."
+    figures, verb, rest = _figures(sides)
+    name = _NAMES.get(first, first)
+    said = f"On {_on(sides[0])} {name} {verb} {figures[0]} {rest}"
+    return f"{said}." if compared is None else f"{said}; {_with(compared.after)} {figures[1]}."
+
+
+def _on(cases: Sequence[Case]) -> str:
+    tasks = len({case.task for case in cases})
+    return f"{len(cases):,} questions of {tasks} task{'s' * (tasks != 1)}"
+
+
+def _figures(sides: Sequence[Sequence[Case]]) -> tuple[list[str], str, str]:
+    """What each side did over all its questions, and the words before and after that number."""
+    if all(case.value in (0, 1) for side in sides for case in side):
+        return [str(sum(case.correct for case in side)) for side in sides], "answered", "right"
+    means = [f"{sum(case.value for case in side) / len(side):.2f}" for side in sides]
+    return means, "scored", "on average"
 
 
 def changes(evaluation: Evaluation) -> Changes | None:
     """Hold the base's answers against the folded (else the tuned) model's, question by question.
 
-    None where no question was asked of both.
+    None where no question was asked of both, or several adapters were.
 
     Raises:
         LongsealError: the two were asked different prompts.
     """
-    cases = {
-        variant: [case for case in evaluation.cases if case.variant == variant]
-        for variant in ("base", *_AFTER)
-    }
-    for after in _AFTER:
-        if both := pairs(cases["base"], cases[after]):
+    for after in _compared(evaluation):
+        if both := _pairs(evaluation, after):
             return Changes(after, tuple(both))
     return None
+
+
+def compared_adapters(evaluation: Evaluation) -> dict[str, list[Pair]]:
+    """The questions that the base and each adapter were both asked, by variant.
+
+    Raises:
+        LongsealError: two were asked different prompts.
+    """
+    found = {variant: _pairs(evaluation, variant) for variant in _adapters(evaluation)}
+    return {variant: both for variant, both in found.items() if both}
+
+
+def _compared(evaluation: Evaluation) -> list[str]:
+    """What is held against the base: first the folded model, then the one adapter."""
+    adapters = _adapters(evaluation)
+    return ["folded", *adapters] if len(adapters) <= 1 else []
+
+
+def _adapters(evaluation: Evaluation) -> list[str]:
+    """The variants that are neither the base nor folded."""
+    variants = dict.fromkeys(case.variant for case in evaluation.cases)
+    return [variant for variant in variants if variant not in (BASE, "folded")]
+
+
+def _pairs(evaluation: Evaluation, after: str) -> list[Pair]:
+    base, other = ([case for case in evaluation.cases if case.variant == v] for v in (BASE, after))
+    return pairs(base, other)
+
+
+def _with(variant: str) -> str:
+    return _AFTER.get(variant, f"with the adapter {variant}")
 
 
 def spread_out(found: Sequence[Pair], most: int) -> list[Pair]:
@@ -192,9 +255,9 @@ def _did(accuracy: Accuracy) -> str:
 
 def _unchanged(contents: Contents) -> str:
     """Why nothing was changed; empty where something was, or nothing was tuned."""
-    if contents.adapter is None or not contents.adapter.scales.unchanged:
+    if not contents.unchanged:
         return ""
-    if contents.adapter.record.get("held_out_base") == 1.0:
+    if contents.record.get("held_out_base") == 1.0:
         return "The base answered every held-out question right, so it was left unchanged."
     return "Nothing that was tried beat the base on held-out questions, so it was left unchanged."
 
@@ -203,12 +266,14 @@ def _tuning_headline(contents: Contents) -> str:
     if contents.adapter is None:
         count = len(contents.steps)
         return f"Tuning stands at {count} step{'s' * (count != 1)}; nothing is chosen yet."
-    record = contents.adapter.record
-    chosen, base = record.get("chosen", {}), record.get("held_out_base")
+    found = contents.record
+    if found.get("sentence"):
+        return str(found["sentence"])
     if unchanged := _unchanged(contents):
         return unchanged
+    chosen, base = found.get("chosen", {}), found.get("held_out_base")
     if base is None or chosen.get("accuracy") is None:
-        return f"Scales were tuned in {len(contents.steps)} steps."
-    length = record.get("settings", {}).get("length")
-    where = f" at {length:,} tokens" if length else ""
+        return f"It was tuned in {len(contents.steps)} steps."
+    lengths = [f"{length:,}" for length in record.lengths(found)]
+    where = f" at {' to '.join(lengths)} tokens" if lengths else ""
     return f"Held-out accuracy{where} went from {percent(base)} to {percent(chosen['accuracy'])}."

@@ -13,7 +13,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from longseal.config import Kind
+from longseal.config import ScaleKind
 from longseal.errors import LongsealError
 from longseal.files import new_folder
 from longseal.models.fingerprint import Fingerprint, fingerprint
@@ -88,7 +88,7 @@ class Adapter:
         return cls(scales, leading.base, leading.base_fingerprint, record)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ScaleKind:
         """`head` or `channel`."""
         return self.scales.kind
 

@@ -46,7 +46,10 @@ def scaling(network: PreTrainedModel, factors: Mapping[str, Factor]) -> Iterator
 
 
 def scaled_by(network: PreTrainedModel) -> str:
-    """A hash of what is attached: which inputs are multiplied by what; empty where nothing is."""
+    """A hash of what is attached: which inputs are multiplied by what, and what PEFT's layers add.
+
+    Empty where nothing is attached.
+    """
     seen = sha256()
     scaled = False
     for name, module in network.named_modules():
@@ -54,8 +57,20 @@ def scaled_by(network: PreTrainedModel) -> str:
             if isinstance(hook, Scaling) and (factor := hook.factor(_ones(module))) is not None:
                 scaled = True
                 seen.update(name.encode())
-                seen.update(factor.detach().float().cpu().contiguous().numpy().tobytes())
+                seen.update(_bytes(factor))
+        if hasattr(module, "lora_A"):  # one of PEFT's layers
+            scaled = True
+            seen.update(f"{name} {module.scaling}".encode())
+            for part, parameter in module.named_parameters():
+                if part.startswith("lora_"):
+                    seen.update(part.encode())
+                    seen.update(_bytes(parameter))
     return seen.hexdigest()[:16] if scaled else ""
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    made: bytes = tensor.detach().float().cpu().contiguous().numpy().tobytes()
+    return made
 
 
 def _ones(module: nn.Module) -> Tensor:
@@ -63,7 +78,7 @@ def _ones(module: nn.Module) -> Tensor:
     return next(module.parameters()).new_ones(1, 1, 1)
 
 
-def refuse_attached(network: PreTrainedModel) -> None:
+def refuse_attached(network: nn.Module) -> None:
     """Refuse a network that is scaled.
 
     Raises:

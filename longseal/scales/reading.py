@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from longseal.config import Kind
+from longseal.config import ScaleKind
 from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.models.fingerprint import DTYPES, Fingerprint
@@ -44,7 +44,7 @@ class _Record(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: Kind
+    kind: ScaleKind
     base: str
     sites: tuple[Site, ...] = Field(min_length=1)
     base_fingerprint: Fingerprint | None
@@ -188,7 +188,7 @@ def _ours(folder: Path, tensors: Mapping[str, tuple[str, Tensor]]) -> Stored:
     return Stored(scales, record.base, record.base_fingerprint, dict(record.model_extra or {}))
 
 
-def _delta(scale: Tensor, site: Site, kind: Kind, folder: Path) -> Tensor:
+def _delta(scale: Tensor, site: Site, kind: ScaleKind, folder: Path) -> Tensor:
     if scale.shape != (1, site.channels):
         raise LongsealError(
             f"{folder} is a damaged adapter: {site.name} has shape {tuple(scale.shape)}, not "

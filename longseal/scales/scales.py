@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from longseal.config import Kind
+from longseal.config import ScaleKind
 from longseal.models.sites import Site
 from longseal.scales.effect import checked_scaling
 from longseal.scales.hooks import Factor
@@ -28,12 +28,12 @@ class Scales:
         deltas: by site name; `(n_heads, 1)` for `head`, `(n_heads, width)` for `channel`.
     """
 
-    kind: Kind
+    kind: ScaleKind
     sites: tuple[Site, ...]
     deltas: Mapping[str, Tensor]
 
     @classmethod
-    def zeros(cls, kind: Kind, sites: Sequence[Site]) -> Scales:
+    def zeros(cls, kind: ScaleKind, sites: Sequence[Site]) -> Scales:
         """Scales that change nothing."""
         shapes = {s.name: (s.n_heads, s.width if kind == "channel" else 1) for s in sites}
         return cls(kind, tuple(sites), {name: torch.zeros(shape) for name, shape in shapes.items()})
@@ -41,7 +41,7 @@ class Scales:
     @classmethod
     def product(cls, parts: Sequence[tuple[Scales, float]]) -> Scales:
         """Scales of the same sites, each at its strength, multiplied; `head` if all of them are."""
-        kind: Kind = "head" if all(scales.kind == "head" for scales, _ in parts) else "channel"
+        kind: ScaleKind = "head" if all(scales.kind == "head" for scales, _ in parts) else "channel"
         made = cls.zeros(kind, parts[0][0].sites)
         for scales, strength in parts:
             for name, delta in scales.times(strength).deltas.items():

@@ -82,15 +82,15 @@ def summary(adapter: Adapter, *, most: int = 5) -> Summary:
         largest=float(everything.max()),
         mean=float(everything.double().mean()),
         most_changed=tuple(changes[:most]),
-        made=_made(adapter.record),
+        made=made_of(adapter.record),
         parts=tuple(
-            {"strength": part["strength"], "kind": part["kind"], **_made(part["record"])}
+            {"strength": part["strength"], "kind": part["kind"], **made_of(part["record"])}
             for part in _list(adapter.record.get("parts"))
         ),
     )
 
 
-def _made(record: Mapping[str, Any]) -> dict[str, Any]:
+def made_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of how an adapter was made, as far as it says it."""
     settings = record.get("settings")
     settings = settings if isinstance(settings, Mapping) else {}

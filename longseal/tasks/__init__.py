@@ -1,6 +1,6 @@
 """Retrieval formats, one file each, and the one place where text becomes tokens."""
 
-from longseal.tasks.registry import Chosen, choose, family_of, names, task
+from longseal.tasks.registry import Chosen, choose, family_of, names, one_each, task
 from longseal.tasks.sample import (
     ExhaustedError,
     Family,
@@ -25,5 +25,6 @@ __all__ = [
     "choose",
     "family_of",
     "names",
+    "one_each",
     "task",
 ]

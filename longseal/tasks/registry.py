@@ -48,13 +48,22 @@ def task(
     'last'
     """
     files = (data,) if isinstance(data, str | Path) else tuple(data)
-    material = Material(tuple(map(Path, files)), None if haystack is None else Path(haystack))
-    family, variant = _find(name)
-    _check_taken([family], material)
-    if family.whole and not variant:
-        names = ", ".join(f"{family.name}/{variant}" for variant in family.variants)
-        raise LongsealError(f"{name} stands for several tasks: choose one of {names}")
-    return _make(family, variant, material)
+    haystack = None if haystack is None else Path(haystack)
+    return one_each([name], Material(tuple(map(Path, files)), haystack))[0]
+
+
+def one_each(names: Sequence[str], material: Material) -> tuple[Task, ...]:
+    """One task for each name, in their order.
+
+    Raises:
+        LongsealError: as `choose`, or a name stands for several.
+    """
+    for name in names:
+        family, variant = _find(name)
+        if family.whole and not variant:
+            known = ", ".join(f"{family.name}/{variant}" for variant in family.variants)
+            raise LongsealError(f"{name} stands for several tasks: choose one of {known}")
+    return choose(names, material).tasks
 
 
 def choose(names: Sequence[str], material: Material) -> Chosen:

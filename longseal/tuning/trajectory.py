@@ -2,111 +2,101 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from longseal.config import Kind
-from longseal.files import new_file
-from longseal.models.sites import Site
-from longseal.scales import Scales
+from longseal.files import clear_errors, new_file
+from longseal.tuning.learned import State
 
-
-@dataclass(frozen=True, eq=False)
-class Optimisation:
-    """Deltas that are being learned, and AdamW's state of them.
-
-    The learning rate is not a setting. Adam moves each number by about the rate at every step, so
-    the rates of all steps together bound the way a scale can go: that is the budget.
-
-    Attributes:
-        scales: the live deltas; they require gradients.
-        adam: AdamW without weight decay (design, decision 2).
-    """
-
-    scales: Scales
-    adam: torch.optim.AdamW
-
-    @classmethod
-    def of(cls, kind: Kind, sites: tuple[Site, ...]) -> Optimisation:
-        """Start from scales that change nothing."""
-        scales = Scales.zeros(kind, sites)
-        deltas = [delta.requires_grad_(True) for delta in scales.deltas.values()]
-        return cls(scales, torch.optim.AdamW(deltas, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0))
-
-    def step(self, rate: float) -> None:
-        """Move every delta by about `rate`, and clear the gradients."""
-        for group in self.adam.param_groups:
-            group["lr"] = rate
-        self.adam.step()
-        self.adam.zero_grad()
-
-    def snapshot(self) -> Scales:
-        """The scales as they stand now."""
-        return Scales(
-            self.scales.kind,
-            self.scales.sites,
-            {name: delta.detach().clone() for name, delta in self.scales.deltas.items()},
-        )
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on."""
-        tensors: dict[str, Tensor] = {}
-        for name, delta in self.scales.deltas.items():
-            adam = self.adam.state[delta]
-            tensors |= {
-                f"delta/{name}": delta.detach(),
-                f"exp_avg/{name}": adam["exp_avg"],
-                f"exp_avg_sq/{name}": adam["exp_avg_sq"],
-            }
-        return tensors
-
-    def restore(self, state: dict[str, Tensor], steps: int) -> None:
-        """Go back to a state after `steps` steps."""
-        with torch.no_grad():
-            for name, delta in self.scales.deltas.items():
-                delta.copy_(state[f"delta/{name}"])
-                self.adam.state[delta] = {
-                    "step": torch.tensor(float(steps)),
-                    "exp_avg": state[f"exp_avg/{name}"].clone(),
-                    "exp_avg_sq": state[f"exp_avg_sq/{name}"].clone(),
-                }
+#: Optimiser states that are kept: should the newest be damaged, the one before still goes on.
+_KEPT = 2
 
 
 class Trajectory:
-    """The scales after every step, in memory, and on disk where a folder is given."""
+    """What was learned after every step at one training length, in memory, and in a folder if any.
 
-    def __init__(self, folder: Path | None) -> None:
+    On disk a step is `step-0001.safetensors`; what the optimiser needs to go on is beside it for
+    the last two, `optimiser-0001.safetensors`.
+
+    Attributes:
+        first: how many steps were made before, at other training lengths; step `first + 1` is the
+            first one here.
+        newest: what was learned after the last step, and what its optimiser needs to go on.
+    """
+
+    def __init__(self, folder: Path | None, first: int = 0) -> None:
+        self.first = first
         self._folder = folder
-        self.scales: list[Scales] = []
+        self._states: list[State] = []
+        self.newest: tuple[State, Mapping[str, Tensor]] | None = None
 
-    def keep(self, optimisation: Optimisation) -> None:
-        """Add the step that was just made."""
-        self.scales.append(optimisation.snapshot())
+    @property
+    def last(self) -> int:
+        """The step that was made last; `first` where there is none yet."""
+        return self.first + len(self._states)
+
+    def state(self, step: int) -> State:
+        """What was learned after a step."""
+        return self._states[step - self.first - 1]
+
+    def keep(self, state: State, optimiser: Mapping[str, Tensor]) -> None:
+        """Add the step that was just made.
+
+        Args:
+            optimiser: what it needs to make the next one.
+
+        Raises:
+            LongsealError: it cannot be written; the steps before it stay.
+        """
+        step = self.last + 1
         if self._folder is not None:
-            with new_file(self._path(len(self.scales))) as partial:
-                save_file(optimisation.state(), partial)
+            _write(self._path("optimiser", step), optimiser)
+            _write(self._path("step", step), state)
+            self._remove("optimiser", step - _KEPT)
+        self._states.append(state)
+        self.newest = state, {name: tensor.clone() for name, tensor in optimiser.items()}
 
-    def resume(self, optimisation: Optimisation) -> None:
-        """Take up the steps that the folder holds, up to the first that is missing or damaged."""
-        state = None
-        while (found := self._read(len(self.scales) + 1)) is not None:
-            state = found
-            optimisation.restore(state, len(self.scales) + 1)
-            self.scales.append(optimisation.snapshot())
+    def resume(self) -> None:
+        """Take up the steps that the folder holds: the last that is whole, and all before it."""
+        found: list[State] = []
+        while (state := self._read("step", self.last + len(found) + 1)) is not None:
+            found.append(state)
+        while found:
+            optimiser = self._read("optimiser", self.first + len(found))
+            if optimiser is not None:
+                self._states, self.newest = found, (found[-1], optimiser)
+                return
+            found.pop()
 
-    def _read(self, step: int) -> dict[str, Tensor] | None:
-        if self._folder is None or not self._path(step).is_file():
+    def discard(self) -> None:
+        """Forget all of it, the files as well."""
+        for step in range(self.last, self.first, -1):
+            self._remove("step", step)
+            self._remove("optimiser", step)
+        self._states, self.newest = [], None
+
+    def _remove(self, name: str, step: int) -> None:
+        if self._folder is not None:
+            with clear_errors(self._folder):
+                self._path(name, step).unlink(missing_ok=True)
+
+    def _read(self, name: str, step: int) -> dict[str, Tensor] | None:
+        if self._folder is None or not self._path(name, step).is_file():
             return None
         try:
-            return load_file(self._path(step))
+            return load_file(self._path(name, step))
         except SafetensorError:
             return None
 
-    def _path(self, step: int) -> Path:
+    def _path(self, name: str, step: int) -> Path:
         assert self._folder is not None
-        return self._folder / f"step-{step:04d}.safetensors"
+        return self._folder / f"{name}-{step:04d}.safetensors"
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with new_file(path) as partial:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)

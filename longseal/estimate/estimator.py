@@ -1,0 +1,104 @@
+"""The cost of evaluating and of tuning, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+
+from longseal.config import EvaluateConfig, TuneConfig
+from longseal.estimate.cost import Cost
+from longseal.estimate.passes import Passes
+from longseal.evaluation.plan import plan
+from longseal.models.load import LanguageModel
+from longseal.models.work import operations
+from longseal.tasks import Task
+from longseal.tasks.prompt import EncodedSample, Prompts
+from longseal.tuning.bound import guard_of
+from longseal.tuning.choose import candidates
+from longseal.tuning.ladder import planned
+from longseal.tuning.learned import Learned, learned_of
+from longseal.tuning.memory import Plan, fitting_plan
+from longseal.tuning.recipe import followed
+from longseal.tuning.samples import Mixture
+from longseal.tuning.step import loss, parts
+
+
+class Estimator:
+    """Estimates stages for one model; a training step is timed as well, on the first contexts."""
+
+    def __init__(self, model: LanguageModel, task: Task | Sequence[Task]) -> None:
+        self._model = model
+        self._tasks = [task] if isinstance(task, Task) else list(task)
+        self._passes = Passes(model)
+        self._step: float | None = None  # seconds of a training step, by operation
+
+    def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
+        """Cost of evaluating one variant."""
+        prompts = Prompts(self._model, config.thinking)
+        models = 2 if variant == "folded" else 1  # the base is still there
+        parts = []
+        for task in self._tasks:
+            made = plan(task, prompts, config, self._model.window).samples
+            samples = [sample.encoded for sample in made]
+            parts.append(self._passes.answers(prompts, task, samples, models))
+        return Cost.of(f"evaluate {variant}", parts)
+
+    def tuning(self, config: TuneConfig) -> list[Cost]:
+        """Costs of judging what there is, of each training length, and of the last look.
+
+        Longer training lengths than the first are only tried as long as they pay.
+        """
+        config = followed(config)
+        prompts = Prompts(self._model, config.thinking)
+        mixture = Mixture.of(self._tasks, prompts, config, self._model.window)
+        learned = learned_of(config.kind, self._model, config.seed)
+        judging = Cost.of(
+            "judge",
+            [self._passes.answers(prompts, p.task, p.held_out()) for p in mixture.parts],
+        )
+        guarding = self._guarding(prompts, config)
+        costs = [Cost.of("judge the base", [judging, guarding])]
+        learned = learned_of(config.kind, self._model, config.seed)
+        with learned.attached(self._model.network):
+            for place, (length, steps) in enumerate(planned(mixture, config)):
+                pays = ", if it pays" if place else ""
+                asked = [judging] * len(list(candidates(0, steps)))
+                costs += [
+                    self._training(learned, mixture, length, steps, f"tune at {length:,}{pays}"),
+                    Cost.of(f"choose{pays}", asked),
+                ]
+        return [*costs, Cost.of("look at other formats again", [guarding])]
+
+    def _training(
+        self, learned: Learned, mixture: Mixture, length: int, steps: int, stage: str
+    ) -> Cost:
+        """Cost of the steps at one length: the first one of the first length is made, and timed."""
+        contexts = mixture.step(length, 0)
+        rows = [row for context in contexts for row in parts(self._model, context)]
+        tokens = sum(row.tokens for row in rows)
+        plan = fitting_plan(self._model, learned, contexts[0])
+        if self._step is None:  # of the shortest contexts
+            self._step = self._timed(plan, contexts) / self._work(rows)
+        seconds = steps * self._step * self._work(rows)
+        need = self._passes.weights + (plan.need or 0)
+        return Cost(stage, steps * tokens, steps, seconds, need)
+
+    def _work(self, rows: Sequence[EncodedSample]) -> float:
+        return sum(operations(self._model, row.tokens) for row in rows)
+
+    def _timed(self, plan: Plan, contexts: Sequence[EncodedSample]) -> float:
+        """Seconds of one step."""
+        started = monotonic()
+        with plan.saving(self._model.network):
+            for context in contexts:
+                loss(self._model, context, backward=True)
+        return monotonic() - started
+
+    def _guarding(self, prompts: Prompts, config: TuneConfig) -> Cost:
+        """Cost of looking at other formats and text once."""
+        guard = guard_of(self._model, prompts, self._tasks, config)
+        if guard is None:
+            return Cost.of("guard", [])
+        texts = [len(piece) for text in guard.texts for piece in text.pieces]
+        formats = [self._passes.answers(prompts, f.task, f.samples) for f in guard.formats]
+        return Cost.of("guard", [self._passes.texts(texts), *formats])

@@ -1,0 +1,85 @@
+"""The gradient of a step, in as much memory as there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from longseal.errors import LongsealError
+from longseal.files import Log
+from longseal.models.load import LanguageModel
+from longseal.progress import Bar
+from longseal.tasks.prompt import EncodedSample
+from longseal.tuning.learned import Learned
+from longseal.tuning.memory import Plan, fitting_plan
+from longseal.tuning.step import loss
+
+
+class Gradient:
+    """Adds up the gradients of what is learned, which has to be attached already."""
+
+    def __init__(self, model: LanguageModel, learned: Learned, log: Log | None, bar: Bar) -> None:
+        self._model, self._learned = model, learned
+        self._log, self._bar = log, bar
+        self._plan: Plan | None = None
+
+    def plan(self, sample: EncodedSample) -> None:
+        """Choose how memory is saved on contexts like this one, and say so."""
+        self._plan = fitting_plan(self._model, self._learned, sample)
+        self._say(self._plan)
+
+    def of(self, contexts: Sequence[EncodedSample]) -> float:
+        """Mean loss of the contexts (nats a token); its gradient is added to what is learned.
+
+        Out of memory is tried once more, with the next way to save it.
+
+        Raises:
+            LongsealError: memory does not suffice.
+        """
+        assert self._plan is not None
+        try:
+            return self._run(self._plan, contexts)
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+        smaller = self._plan.smaller
+        if smaller is None:
+            raise LongsealError(_ADVICE)
+        self._plan = smaller
+        self._say(smaller)
+        for parameter in self._learned.parameters.values():
+            parameter.grad = None
+        if self._model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        try:
+            return self._run(smaller, contexts)
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+            raise LongsealError(_ADVICE) from error
+
+    def _run(self, plan: Plan, contexts: Sequence[EncodedSample]) -> float:
+        with plan.saving(self._model.network):
+            values = [loss(self._model, each, backward=True) for each in contexts]
+        return sum(values) / len(values)
+
+    def _say(self, plan: Plan) -> None:
+        if self._log is not None:
+            self._log.append({"event": "memory", "plan": plan.about})
+        self._bar.console.print(plan.about)
+
+
+_ADVICE = (
+    "out of memory in a training step: what was learned so far is kept. Go on (--resume) with "
+    "fewer --questions or a smaller --train-length, or load the model with --quantize 4bit"
+)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether the device, or the system, had no memory left."""
+    refused = ("out of memory", "not enough memory", "alloc")
+    said = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        r in said for r in refused
+    )

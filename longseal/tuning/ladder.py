@@ -1,0 +1,91 @@
+"""Judged long, trained short: training lengths that rise as long as that pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from longseal.config import TuneConfig
+from longseal.tuning.choose import best
+from longseal.tuning.held_out import Candidate, Judge
+from longseal.tuning.learned import State
+from longseal.tuning.samples import Mixture
+from longseal.tuning.training import Rung, Start, Trainer
+
+#: Each training length is so many times the one before.
+_GROWTH = 4
+#: Of the first length's steps, and of its budget of movement, so much is spent at a longer one.
+_LATER = 0.5
+#: Training questions at the first length, for each task.
+_QUESTIONS = 64
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """What a climb found.
+
+    Attributes:
+        rungs: training at each length, the shortest first.
+        best: the best candidate of each rung, the base where nothing was better.
+    """
+
+    rungs: tuple[Rung, ...]
+    best: tuple[Candidate, ...]
+
+    def state(self, step: int) -> State | None:
+        """What was learned after a step; None after none."""
+        if step == 0:
+            return None
+        rung = next(r for r in self.rungs if r.trajectory.first < step <= r.trajectory.last)
+        return rung.trajectory.state(step)
+
+
+def planned(mixture: Mixture, config: TuneConfig) -> list[tuple[int, int]]:
+    """Training lengths, rising to the wanted one, and the steps at each.
+
+    A single length where it is set, or a file's own.
+    """
+    samples = config.samples or _QUESTIONS * len(mixture.parts)
+    steps = config.steps or -(-samples // config.questions)
+    found = _lengths(mixture, config)
+    later = max(1, round(_LATER * steps))
+    return list(zip(found, [steps, *[later] * (len(found) - 1)], strict=True))
+
+
+def _lengths(mixture: Mixture, config: TuneConfig) -> list[int]:
+    longest = max(config.length)
+    if config.train_length is not None:
+        return [config.train_length]
+    if all(part.shortest is None for part in mixture.parts):
+        return [longest]
+    found = [max(part.shortest or 0 for part in mixture.parts)]
+    while found[-1] < longest:
+        found.append(min(longest, _GROWTH * found[-1]))
+    return found
+
+
+def climb(
+    trainer: Trainer, judge: Judge, mixture: Mixture, config: TuneConfig, unchanged: Candidate
+) -> Climbed:
+    """Train at rising lengths, judge each at the wanted one, and stop where a longer one pays not.
+
+    A longer length goes on from the best of what the shorter ones found. The paper's recipe has one
+    length, and its last step is taken as it is.
+    """
+    rungs: list[Rung] = []
+    found: list[Candidate] = []
+    so_far, start = unchanged, Start()
+    for length, steps in planned(mixture, config):
+        rung = trainer.rung(length, start, steps, _LATER if rungs else 1.0)
+        rungs.append(rung)
+        first, last = rung.trajectory.first, rung.trajectory.last
+        if config.recipe == "paper" and last:
+            found.append(judge.judge(rung.trajectory.state(last), last, 1.0))
+            break
+        found.append(best(judge, rung.trajectory.state, first, last, so_far))
+        pays = found[-1].accuracy > so_far.accuracy
+        so_far = found[-1]
+        if so_far.accuracy == 1.0 or not (pays or len(rungs) == 1):
+            break
+        state = Climbed(tuple(rungs), tuple(found)).state(so_far.step)
+        start = Start(state, so_far.strength, last)
+    return Climbed(tuple(rungs), tuple(found))

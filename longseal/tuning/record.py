@@ -1,0 +1,87 @@
+"""What a tuning run says of itself: kept in the adapter, shown in terminal and report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from longseal.config import TuneConfig
+from longseal.models.load import LanguageModel
+from longseal.models.work import operations
+from longseal.tuning.guard import Harm
+from longseal.tuning.held_out import Candidate
+from longseal.tuning.ladder import Climbed
+
+
+def record_of(
+    model: LanguageModel,
+    config: TuneConfig,
+    climbed: Climbed,
+    unchanged: Candidate,
+    chosen: Candidate,
+    harm: Harm | None,
+) -> dict[str, Any]:
+    """The record of a run, as JSON values.
+
+    Args:
+        harm: what the guard found of the chosen candidate; None where nobody looked.
+    """
+    rungs = [
+        {
+            "train_length": rung.length,
+            "steps": rung.trajectory.last - rung.trajectory.first,
+            "seconds": rung.seconds,
+            "accuracy": found.accuracy,
+            "stopped": rung.stopped,
+        }
+        for rung, found in zip(climbed.rungs, climbed.best, strict=True)
+    ]
+    guard = None
+    if harm is not None:
+        base, now = harm.base.to_json(), harm.now.to_json()
+        guard = {"bound": config.guard, "base": base, "chosen": now}
+    return {
+        "task": ", ".join(unchanged.by_task),
+        "settings": config.model_dump(mode="json"),
+        "rungs": rungs,
+        "train_length": max((rung.length for rung in climbed.rungs), default=None),
+        "full_length": _full_length(model, config, climbed),
+        "steps": sum(rung["steps"] for rung in rungs),
+        "chosen": asdict(chosen),
+        "held_out_base": unchanged.accuracy,
+        "held_out": {
+            task: {"base": base, "chosen": chosen.by_task[task]}
+            for task, base in unchanged.by_task.items()
+        },
+        "guard": guard,
+        "sentence": sentence(config, unchanged, chosen, harm),
+        "stopped": next((rung.stopped for rung in climbed.rungs if rung.stopped), None),
+        "skipped_layers": model.structure.by_reason(),
+    }
+
+
+def sentence(config: TuneConfig, unchanged: Candidate, chosen: Candidate, harm: Harm | None) -> str:
+    """What was gained and what was paid, in one sentence."""
+    lengths = " and ".join(f"{length:,}" for length in config.length)
+    gained = "; ".join(
+        f"{task} {base:.2f} to {chosen.by_task[task]:.2f}"
+        for task, base in unchanged.by_task.items()
+    )
+    paid = "nobody looked at what was paid" if harm is None else f"paid: {harm.sentence}"
+    if chosen.step == 0:
+        paid = "nothing was changed"
+    return f"Gained on held-out samples of {lengths} tokens: {gained}; {paid}."
+
+
+def _full_length(
+    model: LanguageModel, config: TuneConfig, climbed: Climbed
+) -> dict[str, Any] | None:
+    """What the same steps would have taken on contexts of the full length, by operations."""
+    longest = max(config.length)
+    if not climbed.rungs or climbed.rungs[-1].length >= longest:
+        return None
+    seconds = [
+        rung.seconds * operations(model, longest) / operations(model, rung.length)
+        for rung in climbed.rungs
+    ]
+    return {"length": longest, "seconds": round(sum(seconds))}

@@ -1,0 +1,186 @@
+"""Training at one length: the first steps on trial, then on until the loss stops falling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+
+from longseal.config import TuneConfig
+from longseal.files import Log
+from longseal.models.load import LanguageModel
+from longseal.progress import Bar
+from longseal.tuning.gradient import Gradient
+from longseal.tuning.held_out import put
+from longseal.tuning.learned import Learned, State, snapshot
+from longseal.tuning.optimisation import MOVEMENT, Optimiser, Rate, constant, falling
+from longseal.tuning.samples import Mixture
+from longseal.tuning.trajectory import Trajectory
+from longseal.tuning.watching import CHANGE, Watch
+
+#: Where the first steps diverge or do nothing, the budget is tried times these as well.
+RACE = (0.25, 4.0)
+#: How often the held-out loss is looked at while steps are made at one length.
+_LOOKS = 4
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where training goes on from.
+
+    Attributes:
+        state: what was learned before; None is the unchanged model.
+        strength: how much of it is taken.
+        steps: how many steps were made before, at other lengths.
+    """
+
+    state: State | None = None
+    strength: float = 0.0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Training at one length, as it was.
+
+    Attributes:
+        length: tokens of the training contexts.
+        trajectory: the steps that were made.
+        seconds: what they took in this session.
+        stopped: why it ended before its last step; None where it did not.
+    """
+
+    length: int
+    trajectory: Trajectory
+    seconds: float
+    stopped: str | None
+
+
+class Trainer:
+    """Makes the steps of one tuning run; what is learned has to be attached already."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        learned: Learned,
+        mixture: Mixture,
+        config: TuneConfig,
+        folder: Path | None,
+        log: Log | None,
+        bar: Bar,
+    ) -> None:
+        self._model, self._learned, self._mixture = model, learned, mixture
+        self._config, self._folder, self._log, self._bar = config, folder, log, bar
+        self._gradient = Gradient(model, learned, log, bar)
+        self._began = monotonic()
+        raced = [] if log is None else log.read(event="race")
+        self._factor: float | None = raced[-1]["factor"] if raced else None
+
+    def rung(self, length: int, start: Start, steps: int, part: float = 1.0) -> Rung:
+        """Make those steps at a length that the folder does not hold yet.
+
+        Args:
+            part: of the usual budget of movement.
+
+        Raises:
+            LongsealError: memory or the disk are full; what was kept stays.
+        """
+        began = monotonic()
+        watch = Watch(self._model, self._mixture, length, self._log)
+        self._gradient.plan(watch.samples[0])
+        trajectory = Trajectory(self._folder, start.steps)
+        trajectory.resume()
+        budget = part * MOVEMENT[self._config.kind]
+        made = self._make(length, start, steps, self._rate(budget, steps), trajectory, watch)
+        if made is _UNPROMISING:
+            self._factor = self._race(length, start, steps, budget, watch)
+            if self._factor != 1.0:
+                trajectory.discard()
+            made = self._make(length, start, steps, self._rate(budget, steps), trajectory, watch)
+        return Rung(length, trajectory, round(monotonic() - began, 1), made)
+
+    def _rate(self, budget: float, steps: int) -> Rate:
+        if self._config.lr is not None:
+            return constant(self._config.lr)
+        return falling(budget * (self._factor or 1.0), steps)
+
+    def _make(
+        self,
+        length: int,
+        start: Start,
+        steps: int,
+        rate: Rate,
+        trajectory: Trajectory,
+        watch: Watch,
+    ) -> str | None:
+        """Make what is missing of the steps. Returns why it ended early, None where it did not."""
+        put(self._learned, start.state, start.strength)
+        before = watch.look(start.steps, rate(0))
+        optimiser = Optimiser(self._learned)
+        if trajectory.newest is not None:
+            state, moments = trajectory.newest
+            self._learned.set(state)
+            optimiser.restore(moments, trajectory.last - start.steps)
+        every = max(1, steps // _LOOKS)
+        work = self._bar.add_task(f"tune at {length:,} tokens", total=steps)
+        for step in range(steps):
+            number = start.steps + step + 1
+            if number > trajectory.last:
+                failed = self._step(length, optimiser, rate(step), trajectory)
+                if failed is not None:
+                    return _UNPROMISING if self._on_trial(start) and step < every else failed
+            self._bar.update(work, completed=step + 1)
+            if (step + 1) % every:
+                continue
+            now = watch.look(number, rate(0))
+            if step + 1 == every and self._on_trial(start) and now > (1 - CHANGE) * before:
+                return _UNPROMISING
+            if watch.stopped and step + 1 < steps and self._config.steps is None:
+                return "the held-out loss stopped falling"
+        return None
+
+    def _on_trial(self, start: Start) -> bool:
+        """Whether the budget may still be changed: on the first length, unless it was set."""
+        return start.state is None and self._factor is None and self._config.lr is None
+
+    def _step(
+        self, length: int, optimiser: Optimiser, rate: float, trajectory: Trajectory
+    ) -> str | None:
+        """Make one step and keep it. Returns why it was not kept, None where it was."""
+        number = trajectory.last + 1
+        contexts = self._mixture.step(length, number - 1)
+        value = self._gradient.of(contexts)
+        optimiser.step(rate)
+        state = snapshot(self._learned)
+        if not (isfinite(value) and all(bool(each.isfinite().all()) for each in state.values())):
+            return f"the loss or a number was not finite in step {number}: kept step {number - 1}"
+        trajectory.keep(state, optimiser.state())
+        if self._log is not None:
+            tokens = max(each.length for each in contexts)
+            seconds = round(monotonic() - self._began, 2)
+            done = {"step": number, "tokens": tokens, "loss": value, "seconds": seconds}
+            self._log.append({"event": "step", **done})
+        return None
+
+    def _race(self, length: int, start: Start, steps: int, budget: float, watch: Watch) -> float:
+        """Make the first steps again with other budgets. Returns the best one's factor."""
+        every = max(1, steps // _LOOKS)
+        losses = {1.0: watch.latest}
+        for factor in RACE:
+            put(self._learned, start.state, start.strength)
+            optimiser, rate = Optimiser(self._learned), falling(budget * factor, steps)
+            work = self._bar.add_task(f"try the budget times {factor:g}", total=every)
+            for step in range(every):
+                self._gradient.of(self._mixture.step(length, start.steps + step))
+                optimiser.step(rate(step))
+                self._bar.update(work, advance=1)
+            losses[factor] = watch.loss()
+        best = min(losses, key=lambda factor: losses[factor])
+        if self._log is not None:
+            told = {f"{factor:g}": value for factor, value in losses.items() if isfinite(value)}
+            self._log.append({"event": "race", "factor": best, "losses": told})
+        return best
+
+
+_UNPROMISING = "the first steps diverged or did nothing"

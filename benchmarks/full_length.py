@@ -54,7 +54,7 @@ def main(
     folder
         Where to keep what is learned; a peer's run that is there is not made again.
     quick
-        A trial of some seconds; its figures say nothing.
+        A small trial; its figures say nothing.
     """
     settings: dict[str, Any] = {"seed": seed}
     if quick:

@@ -227,9 +227,6 @@ class TuneSettings(TaskSettings):
         tuple[Path, ...],
         Parameter(help="Text files that the model must go on to read as before.", negative=()),
     ] = ()
-    guard_mmlu: Annotated[
-        Path | None, Parameter(help="MMLU's folder of CSVs (dev, test): 5-shot, before and after.")
-    ] = None
 
 
 class TuneConfig(TuneSettings):

@@ -20,7 +20,7 @@ from transformers import (
 from longseal.cli import main
 from longseal.models.load import LanguageModel
 from longseal.scales import Adapter, Scales
-from longseal.tasks import Family, Question, Sample
+from longseal.tasks import Family, Question, Sample, Task, Wanted
 from longseal.tasks.lines import Lines
 from longseal.tasks.prompt import EncodedSample, Prompts
 
@@ -170,9 +170,40 @@ class Chance(ShortLines):
     """Calls one answer in three right, by its checksum: a random model gets some, and can gain."""
 
     def score(self, prediction: str, question: Question) -> dict[str, float]:
-        said = prediction + question.expected[0]
-        right = float(sha256(said.encode()).digest()[0] % 3 == 0)
+        right = chance(prediction, question)
         return {"last": right, "first": right, "contains": right}
+
+
+class Pairs(Task):
+    """Numbers by number, as short as can be: 64 tokens hold some; one answer in three is right."""
+
+    about = "the number that stands beside a number"
+    unit = "pairs"
+    max_new_tokens = 3
+    metric = "right"
+    smallest = 2
+
+    def __init__(self, name: str = "pairs") -> None:
+        self.name = name
+
+    def sample(self, wanted: Wanted) -> Sample:
+        random = wanted.random()
+        keys = random.sample(range(100, 1000), wanted.size)
+        values = [str(random.randrange(10, 100)) for _ in keys]
+        asked = random.sample(range(wanted.size), min(wanted.questions, wanted.size))
+        return Sample(
+            "".join(f"{key} {value}\n" for key, value in zip(keys, values, strict=True)),
+            tuple(Question(f"{keys[i]}?", values[i], (values[i],)) for i in asked),
+        )
+
+    def score(self, prediction: str, question: Question) -> dict[str, float]:
+        return {"right": chance(prediction, question)}
+
+
+def chance(prediction: str, question: Question) -> float:
+    """1 for one prediction in three, by its checksum."""
+    said = prediction + question.expected[0]
+    return float(sha256(said.encode()).digest()[0] % 3 == 0)
 
 
 def family(task: type[Lines]) -> Family:

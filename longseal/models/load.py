@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
@@ -17,14 +18,16 @@ from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    BitsAndBytesConfig,
     GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import is_bitsandbytes_available
 from transformers.utils import logging as transformers_logging
 
-from longseal.config import LoadConfig
+from longseal.config import LoadConfig, Quantization
 from longseal.errors import LongsealError
 from longseal.models.default import default_model
 from longseal.models.sites import Site, Structure
@@ -40,6 +43,7 @@ class LanguageModel:
         source: what was asked for: a hub id, a folder or a GGUF file.
         window: tokens the model was made for, or None where it does not say.
         trust_remote_code: whether its own code was allowed, for when it is loaded again.
+        quantize: in how many bits its weights were loaded; None: as they are in the files.
     """
 
     source: str
@@ -48,6 +52,7 @@ class LanguageModel:
     structure: Structure
     window: int | None
     trust_remote_code: bool = False
+    quantize: Quantization | None = None
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -75,32 +80,45 @@ def load(
         config: settings; or give its fields as keywords.
 
     Raises:
-        LongsealError: nothing usable is there.
+        LongsealError: nothing usable is there, or bitsandbytes is not, which quantises.
     """
     config = config or LoadConfig(**fields)
     source = str(source) if source is not None else str(default_model())
     place, options = locate(source)
     options["trust_remote_code"] = config.trust_remote_code
     device = pick_device(config.device)
+    packed = {} if config.quantize is None else _quantized(config, source, device)
     with reading(source, place):
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
         network = AutoModelForCausalLM.from_pretrained(
-            place, dtype=_dtype(config.dtype), use_safetensors=True, **options
+            place, dtype=_dtype(config.dtype), use_safetensors=True, **options, **packed
         )
     if "gguf_file" in options:
         _forget_packing(network)
     network.requires_grad_(False)
     network.eval()
-    torch.nn.Module.to(network, device)
-    structure, trusted = find_structure(network), config.trust_remote_code
-    return LanguageModel(source, network, tokenizer, structure, window(network.config), trusted)
+    if not packed:
+        torch.nn.Module.to(network, device)
+    return LanguageModel(
+        source,
+        network,
+        tokenizer,
+        find_structure(network),
+        window(network.config),
+        config.trust_remote_code,
+        config.quantize,
+    )
 
 
 def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
-    """Load another checkpoint as `model` was loaded: same dtype, device and trust."""
-    dtype = str(model.network.dtype).removeprefix("torch.")
-    device, trusted = str(model.device), model.trust_remote_code
-    return load(folder, dtype=dtype, device=device, trust_remote_code=trusted)
+    """Load another checkpoint as `model` was loaded: same dtype, device, trust and bits."""
+    return load(
+        folder,
+        dtype=str(model.network.dtype).removeprefix("torch."),
+        device=str(model.device),
+        trust_remote_code=model.trust_remote_code,
+        quantize=model.quantize,
+    )
 
 
 def window(config: PreTrainedConfig) -> int | None:
@@ -162,6 +180,27 @@ def _dtype(name: str) -> str | torch.dtype:
     dtype = getattr(torch, name, name)
     assert isinstance(dtype, str | torch.dtype)
     return dtype
+
+
+def _quantized(config: LoadConfig, source: str, device: torch.device) -> dict[str, Any]:
+    """What makes transformers load the weights in 4 or 8 bits, on the device."""
+    if source.endswith(".gguf"):
+        raise LongsealError(f"{source} is quantised already: leave --quantize out for a GGUF file")
+    if device.type == "mps":
+        raise LongsealError("--quantize needs a CUDA GPU or the CPU: bitsandbytes has no MPS")
+    if not is_bitsandbytes_available():
+        raise LongsealError(
+            "--quantize needs bitsandbytes: pip install 'longseal[bitsandbytes]', or leave it out"
+        )
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # a line a layer on casts, each pass
+    computed = torch.bfloat16 if config.dtype == "auto" else _dtype(config.dtype)
+    settings = BitsAndBytesConfig(
+        load_in_4bit=config.quantize == "4bit",
+        load_in_8bit=config.quantize == "8bit",
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=computed,
+    )
+    return {"quantization_config": settings, "device_map": {"": str(device)}}
 
 
 def _explain(source: str, error: Exception) -> str:

@@ -13,37 +13,46 @@ from longseal.progress import Bar
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
 from longseal.tuning.memory import Plan, fitting_plan
+from longseal.tuning.replay import Replay
 from longseal.tuning.step import loss
 
 
 class Gradient:
     """Adds up the gradients of what is learned, which has to be attached already."""
 
-    def __init__(self, model: LanguageModel, learned: Learned, log: Log | None, bar: Bar) -> None:
-        self._model, self._learned = model, learned
+    def __init__(
+        self,
+        model: LanguageModel,
+        learned: Learned,
+        replay: Replay | None,
+        log: Log | None,
+        bar: Bar,
+    ) -> None:
+        self._model, self._learned, self._replay = model, learned, replay
         self._log, self._bar = log, bar
+        self._like: EncodedSample | None = None
         self._plan: Plan | None = None
 
-    def plan(self, sample: EncodedSample) -> None:
-        """Choose how memory is saved on contexts like this one, and say so."""
-        self._plan = fitting_plan(self._model, self._learned, sample)
-        self._say(self._plan)
+    def plan_for(self, sample: EncodedSample) -> None:
+        """Have memory saved as it takes for contexts like this one; it is measured when needed."""
+        self._like, self._plan = sample, None
 
-    def of(self, contexts: Sequence[EncodedSample]) -> float:
+    def of(self, contexts: Sequence[EncodedSample], step: int) -> float:
         """Mean loss of the contexts (nats a token); its gradient is added to what is learned.
 
-        Out of memory is tried once more, with the next way to save it.
+        So is that of the divergence on general text, where it is kept (`Replay`). Out of memory is
+        tried once more, with the next way to save it.
 
         Raises:
             LongsealError: memory does not suffice.
         """
-        assert self._plan is not None
+        plan = self._planned()
         try:
-            return self._run(self._plan, contexts)
+            return self._run(plan, contexts, step)
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
-        smaller = self._plan.smaller
+        smaller = plan.smaller
         if smaller is None:
             raise LongsealError(_ADVICE)
         self._plan = smaller
@@ -53,15 +62,24 @@ class Gradient:
         if self._model.device.type == "cuda":
             torch.cuda.empty_cache()
         try:
-            return self._run(smaller, contexts)
+            return self._run(smaller, contexts, step)
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
             raise LongsealError(_ADVICE) from error
 
-    def _run(self, plan: Plan, contexts: Sequence[EncodedSample]) -> float:
+    def _planned(self) -> Plan:
+        if self._plan is None:
+            assert self._like is not None
+            self._plan = fitting_plan(self._model, self._learned, self._like)
+            self._say(self._plan)
+        return self._plan
+
+    def _run(self, plan: Plan, contexts: Sequence[EncodedSample], step: int) -> float:
         with plan.saving(self._model.network):
             values = [loss(self._model, each, backward=True) for each in contexts]
+            if self._replay is not None:
+                self._replay.backward(step)
         return sum(values) / len(values)
 
     def _say(self, plan: Plan) -> None:

@@ -124,7 +124,7 @@ class LearnedLora:
                 if name.endswith(UP):
                     value = value * strength
                 elif name.endswith(MAGNITUDE):
-                    value = self.initial[name] + (value - self.initial[name]) * strength
+                    value = torch.lerp(self.initial[name], value, strength)  # exact at 1
                 parameter.copy_(value)
 
     def adapter(self, model: LanguageModel, record: dict[str, object]) -> LoraAdapter:

@@ -11,9 +11,12 @@ from longseal.config import Kind
 from longseal.tuning.learned import Learned
 
 #: How far a number may go in all steps at one training length: their learning rates together.
-MOVEMENT: Mapping[Kind, float] = {"channel": 0.32, "head": 0.6, "lora": 0.02, "dora": 0.02}
+MOVEMENT: Mapping[Kind, float] = {"channel": 0.6, "head": 0.9, "lora": 0.02, "dora": 0.02}
 #: The learning rates of the paper (appendix; line retrieval).
 PAPER_RATE: Mapping[Kind, float] = {"channel": 2e-2, "head": 1e-2, "lora": 2e-4, "dora": 2e-4}
+
+_BETA1, _BETA2 = 0.9, 0.95
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 #: The learning rate of a step, from 0.
 Rate = Callable[[int], float]
@@ -34,20 +37,43 @@ def constant(rate: float) -> Rate:
 
 
 class Optimiser:
-    """AdamW's state of what is learned; no weight decay (design, decision 2)."""
+    """AdamW's state of what is learned; no weight decay (design, decision 2).
+
+    Adam moves each number by about the rate, however little the loss depends on it. Scales are
+    damped: one whose gradient is small beside the mean of all moves less, by
+    `1 / (1 + mean / its own)`, so that what does not help moves little and harms little.
+    """
 
     def __init__(self, learned: Learned) -> None:
         self._parameters = learned.parameters
+        self._damped = learned.kind in ("head", "channel")
         self._adam = torch.optim.AdamW(
-            list(self._parameters.values()), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0
+            list(self._parameters.values()), lr=0.0, betas=(_BETA1, _BETA2), weight_decay=0.0
         )
 
     def step(self, rate: float) -> None:
-        """Move every number by about `rate`, and clear the gradients."""
+        """Move every number by at most about `rate`, and clear the gradients."""
         for group in self._adam.param_groups:
             group["lr"] = rate
+            if self._damped:
+                group["eps"] = self._mean_size()
         self._adam.step()
         self.clear()
+
+    def _mean_size(self) -> float:
+        """The mean over all numbers of what Adam will divide their gradients by in this step."""
+        total, count = 0.0, 0
+        for parameter in self._parameters.values():
+            if parameter.grad is None:
+                continue
+            square = (1 - _BETA2) * parameter.grad.square()
+            state, made = self._adam.state.get(parameter), 0.0
+            if state:
+                square += _BETA2 * state["exp_avg_sq"]
+                made = float(state["step"])
+            total += (square / (1 - _BETA2 ** (made + 1))).sqrt().sum().item()
+            count += parameter.numel()
+        return total / max(1, count)
 
     def clear(self) -> None:
         """Forget the gradients."""
@@ -69,6 +95,3 @@ class Optimiser:
                 "step": torch.tensor(float(steps)),
                 **{moment: value.to(parameter.device) for moment, value in moments.items()},
             }
-
-
-_MOMENTS = ("exp_avg", "exp_avg_sq")

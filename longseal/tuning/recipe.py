@@ -14,10 +14,12 @@ def followed(config: TuneConfig) -> TuneConfig:
     """
     if config.recipe != "paper":
         return config
+    samples = config.samples or 50
     return config.model_copy(
         update={
             "lr": config.lr or PAPER_RATE[config.kind],
-            "samples": config.samples or 50,
+            "samples": samples,
+            "steps": config.steps or samples,  # all of them, whatever the loss does
             "questions": 1,
             "train_length": config.train_length or max(config.length),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from time import monotonic
 
@@ -15,6 +15,7 @@ from longseal.tuning.gradient import Gradient
 from longseal.tuning.held_out import put
 from longseal.tuning.learned import Learned, State, snapshot
 from longseal.tuning.optimisation import MOVEMENT, Optimiser, Rate, constant, falling
+from longseal.tuning.replay import Replay
 from longseal.tuning.samples import Mixture
 from longseal.tuning.trajectory import Trajectory
 from longseal.tuning.watching import CHANGE, Watch
@@ -66,16 +67,16 @@ class Trainer:
         learned: Learned,
         mixture: Mixture,
         config: TuneConfig,
+        replay: Replay | None,
         folder: Path | None,
         log: Log | None,
         bar: Bar,
     ) -> None:
         self._model, self._learned, self._mixture = model, learned, mixture
         self._config, self._folder, self._log, self._bar = config, folder, log, bar
-        self._gradient = Gradient(model, learned, log, bar)
+        self._gradient = Gradient(model, learned, replay, log, bar)
         self._began = monotonic()
-        raced = [] if log is None else log.read(event="race")
-        self._factor: float | None = raced[-1]["factor"] if raced else None
+        self._factor: float | None = None  # of the budget; once it is found, it stays
 
     def rung(self, length: int, start: Start, steps: int, part: float = 1.0) -> Rung:
         """Make those steps at a length that the folder does not hold yet.
@@ -88,17 +89,22 @@ class Trainer:
         """
         began = monotonic()
         watch = Watch(self._model, self._mixture, length, self._log)
-        self._gradient.plan(watch.samples[0])
-        trajectory = Trajectory(self._folder, start.steps)
-        trajectory.resume()
+        self._gradient.plan_for(watch.samples[0])
         budget = part * MOVEMENT[self._config.kind]
-        made = self._make(length, start, steps, self._rate(budget, steps), trajectory, watch)
-        if made is _UNPROMISING:
-            self._factor = self._race(length, start, steps, budget, watch)
-            if self._factor != 1.0:
-                trajectory.discard()
-            made = self._make(length, start, steps, self._rate(budget, steps), trajectory, watch)
-        return Rung(length, trajectory, round(monotonic() - began, 1), made)
+        if self._factor is None:
+            self._factor = self._raced(length)
+        trajectory, stopped = self._make(length, start, steps, budget, watch)
+        if stopped is _UNPROMISING:
+            whole = trajectory.last - start.steps >= _apart(steps)
+            loss = watch.latest if whole else inf
+            self._factor = self._race(length, start, steps, budget, watch, loss)
+            trajectory, stopped = self._make(length, start, steps, budget, watch)
+        return Rung(length, trajectory, round(monotonic() - began, 1), stopped)
+
+    def _raced(self, length: int) -> float | None:
+        """The factor that a race at this length found before; None where there was none."""
+        races = [] if self._log is None else self._log.read(event="race", tokens=length)
+        return races[-1]["factor"] if races else None
 
     def _rate(self, budget: float, steps: int) -> Rate:
         if self._config.lr is not None:
@@ -106,39 +112,35 @@ class Trainer:
         return falling(budget * (self._factor or 1.0), steps)
 
     def _make(
-        self,
-        length: int,
-        start: Start,
-        steps: int,
-        rate: Rate,
-        trajectory: Trajectory,
-        watch: Watch,
-    ) -> str | None:
-        """Make what is missing of the steps. Returns why it ended early, None where it did not."""
+        self, length: int, start: Start, steps: int, budget: float, watch: Watch
+    ) -> tuple[Trajectory, str | None]:
+        """Make what is missing of the steps. Returns all, and why they end early if they do."""
+        rate = self._rate(budget, steps)
         put(self._learned, start.state, start.strength)
         before = watch.look(start.steps, rate(0))
+        made_with = f"{length} tokens, first rate {rate(0)!r}"
+        trajectory = Trajectory(self._folder, start.steps, made_with)
         optimiser = Optimiser(self._learned)
-        if trajectory.newest is not None:
-            state, moments = trajectory.newest
-            self._learned.set(state)
+        if (moments := trajectory.resume()) is not None:
             optimiser.restore(moments, trajectory.last - start.steps)
-        every = max(1, steps // _LOOKS)
+        every = _apart(steps)
         work = self._bar.add_task(f"tune at {length:,} tokens", total=steps)
         for step in range(steps):
             number = start.steps + step + 1
-            if number > trajectory.last:
-                failed = self._step(length, optimiser, rate(step), trajectory)
-                if failed is not None:
-                    return _UNPROMISING if self._on_trial(start) and step < every else failed
+            if number <= trajectory.last:
+                self._learned.set(trajectory.state(number))
+            elif failed := self._step(length, optimiser, rate(step), trajectory):
+                on_trial = self._on_trial(start) and step < every
+                return trajectory, _UNPROMISING if on_trial else failed
             self._bar.update(work, completed=step + 1)
             if (step + 1) % every:
                 continue
             now = watch.look(number, rate(0))
             if step + 1 == every and self._on_trial(start) and now > (1 - CHANGE) * before:
-                return _UNPROMISING
+                return trajectory, _UNPROMISING
             if watch.stopped and step + 1 < steps and self._config.steps is None:
-                return "the held-out loss stopped falling"
-        return None
+                return trajectory, "the held-out loss stopped falling"
+        return trajectory, None
 
     def _on_trial(self, start: Start) -> bool:
         """Whether the budget may still be changed: on the first length, unless it was set."""
@@ -150,7 +152,7 @@ class Trainer:
         """Make one step and keep it. Returns why it was not kept, None where it was."""
         number = trajectory.last + 1
         contexts = self._mixture.step(length, number - 1)
-        value = self._gradient.of(contexts)
+        value = self._gradient.of(contexts, number)
         optimiser.step(rate)
         state = snapshot(self._learned)
         if not (isfinite(value) and all(bool(each.isfinite().all()) for each in state.values())):
@@ -163,24 +165,35 @@ class Trainer:
             self._log.append({"event": "step", **done})
         return None
 
-    def _race(self, length: int, start: Start, steps: int, budget: float, watch: Watch) -> float:
-        """Make the first steps again with other budgets. Returns the best one's factor."""
-        every = max(1, steps // _LOOKS)
-        losses = {1.0: watch.latest}
+    def _race(
+        self, length: int, start: Start, steps: int, budget: float, watch: Watch, loss: float
+    ) -> float:
+        """Make the first steps again with other budgets. Returns the best one's factor.
+
+        Args:
+            loss: what the usual budget came to.
+        """
+        every = _apart(steps)
+        losses = {1.0: loss}
         for factor in RACE:
             put(self._learned, start.state, start.strength)
             optimiser, rate = Optimiser(self._learned), falling(budget * factor, steps)
             work = self._bar.add_task(f"try the budget times {factor:g}", total=every)
             for step in range(every):
-                self._gradient.of(self._mixture.step(length, start.steps + step))
+                self._gradient.of(self._mixture.step(length, start.steps + step), step)
                 optimiser.step(rate(step))
                 self._bar.update(work, advance=1)
             losses[factor] = watch.loss()
         best = min(losses, key=lambda factor: losses[factor])
         if self._log is not None:
             told = {f"{factor:g}": value for factor, value in losses.items() if isfinite(value)}
-            self._log.append({"event": "race", "factor": best, "losses": told})
+            self._log.append({"event": "race", "tokens": length, "factor": best, "losses": told})
         return best
+
+
+def _apart(steps: int) -> int:
+    """How many steps are made between two looks."""
+    return max(1, steps // _LOOKS)
 
 
 _UNPROMISING = "the first steps diverged or did nothing"

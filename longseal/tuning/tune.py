@@ -22,6 +22,7 @@ from longseal.tuning.ladder import Climbed, climb
 from longseal.tuning.learned import learned_of
 from longseal.tuning.recipe import followed
 from longseal.tuning.record import record_of
+from longseal.tuning.replay import Replay
 from longseal.tuning.samples import Mixture
 from longseal.tuning.training import Trainer
 
@@ -70,7 +71,10 @@ def tune(
         climbed, chosen, paid = Climbed((), ()), unchanged, None
         if unchanged.accuracy != 1.0 or config.recipe == "paper":
             bound = Bound(model, learned, prompts, tasks, course, log, shown)
-            trainer = Trainer(model, learned, mixture, course, folder, log, shown)
+            put(learned, None, 0.0)
+            keeps = course.guard is not None and course.recipe != "paper"
+            replay = Replay(model, prompts, course.seed) if keeps else None
+            trainer = Trainer(model, learned, mixture, course, replay, folder, log, shown)
             climbed = climb(trainer, judge, mixture, course, unchanged)
             chosen = climbed.best[-1]
             if config.recipe != "paper":  # which takes its last step as it is

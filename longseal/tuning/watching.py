@@ -27,6 +27,7 @@ class Watch:
     ) -> None:
         self.samples = [part.watched(length) for part in mixture.parts]
         self._model, self._mixture, self._log = model, mixture, log
+        self._length = length
         self._losses: dict[int, float] = {}
 
     def loss(self) -> float:
@@ -36,11 +37,15 @@ class Watch:
 
     def look(self, step: int, rate: float) -> float:
         """The loss after a step; what the log holds of the same learning rates is not run again."""
-        key = {"event": "held-out loss", "step": step, "strength": 1.0, "rate": rate}
+        key = {"event": "held-out loss", "step": step, "strength": 1.0}
+        key |= {"tokens": self._length, "rate": rate}
         known = [] if self._log is None else self._log.read(**key)
-        value: float = known[-1]["loss"] if known else self.loss()
-        if self._log is not None and not known:
-            self._log.append({**key, "loss": value})
+        if known:
+            value = inf if known[-1]["loss"] is None else known[-1]["loss"]
+        else:
+            value = self.loss()
+            if self._log is not None:  # JSON has no infinity
+                self._log.append({**key, "loss": value if isfinite(value) else None})
         self._losses[step] = value
         return value
 

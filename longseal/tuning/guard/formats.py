@@ -13,11 +13,12 @@ from longseal.tasks.fitting import budget, fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tasks.registry import task
 
-#: Short answers, no file, made within 640 tokens: words in prose, a number among many alike, keys
-#: of lines, calls in code, counted words and a chain of variables.
+#: Short answers, no file, made within 640 tokens: one number in prose, one among others, several at
+#: once; keys of lines, calls in code, counted words and a chain of variables.
 DEFAULT = (
-    "needle/single",
+    "ruler/niah_single_2",
     "ruler/niah_multikey_1",
+    "ruler/niah_multiquery",
     "lines",
     "code",
     "ruler/fwe",

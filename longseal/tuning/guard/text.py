@@ -14,15 +14,16 @@ from longseal.errors import LongsealError
 from longseal.models.arguments import last_logits, vocabulary_size
 from longseal.models.load import LanguageModel
 from longseal.models.row_length import forget_lengths
-from longseal.tasks.haystack import built_in
+from longseal.tasks.haystack import Haystack, built_in
 from longseal.tasks.jsonl import read_text
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.guard.measured import TextScore
 
 SHORT, LONG = 256, 2048  # tokens
+_SHORT_PIECES = 4  # one of 256 tokens alone says little
 _LEAST = 32  # tokens: what is shorter says nothing
 _PIECES = 2  # of a file: its start, and the piece in its middle
-_PLACES = 256  # of a text, spread evenly
+_PLACES = 1024  # of a text, spread evenly
 _KEPT = 2**25  # log-probabilities kept of a text, at most: 128 MiB
 _CHUNK = 2**22  # of them compared at a time
 
@@ -36,12 +37,13 @@ class Text:
 
 
 def built_in_texts(prompts: Prompts, length: int, seed: int) -> list[Text]:
-    """Built-in prose: a short piece, and one as long as `length` but at most 2,048 tokens."""
-    sizes = dict.fromkeys((min(length, SHORT), min(length, LONG)))
-    return [
-        Text(f"prose, {size:,} tokens", (_cut(prompts, size, f"guard/{seed}/{size}"),))
-        for size in sizes
-    ]
+    """Built-in prose: short pieces, and one as long as `length` but at most 2,048 tokens."""
+    short, long = min(length, SHORT), min(length, LONG)
+    pieces = [_cut(prompts, short, f"guard/{seed}/{short}/{p}") for p in range(_SHORT_PIECES)]
+    made = [Text(f"prose, {_SHORT_PIECES} x {short:,} tokens", tuple(pieces))]
+    if long > short:
+        made.append(Text(f"prose, {long:,} tokens", (_cut(prompts, long, f"guard/{seed}/{long}"),)))
+    return made
 
 
 def own_text(prompts: Prompts, path: Path, length: int) -> Text:
@@ -125,5 +127,6 @@ def _places(model: LanguageModel, piece: Sequence[int], pieces: int) -> Tensor:
 
 def _cut(prompts: Prompts, size: int, seed: str) -> tuple[int, ...]:
     """So many tokens of the built-in prose, from a paragraph that the seed draws."""
-    text = built_in().text(size, Random(seed))  # a word takes a token or more
+    prose = Haystack(built_in().documents[1::2])  # the others keep the model in tune (replay.py)
+    text = prose.text(size, Random(seed))  # a word takes a token or more
     return tuple(prompts.tokens(text)[:size])

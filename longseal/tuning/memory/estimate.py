@@ -19,7 +19,7 @@ from longseal.tuning.memory.live import Live
 from longseal.tuning.memory.ways import Way, saving
 from longseal.tuning.step import loss, parts
 
-_CONTEXT = 192  # tokens of the context in the longer piece, a third of it in the shorter one
+_CONTEXT = 96  # tokens of the context in the longer piece, a third of it in the shorter one
 
 
 def free_bytes(device: torch.device) -> int:

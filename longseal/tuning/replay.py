@@ -1,0 +1,65 @@
+"""Keep general text as the model reads it, while it learns: KL from its own predictions."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from torch import Tensor
+
+from longseal.models.arguments import last_logits
+from longseal.models.load import LanguageModel
+from longseal.models.row_length import forget_lengths
+from longseal.tasks.haystack import Haystack, built_in
+from longseal.tasks.prompt import Prompts
+
+#: Pieces of prose, tokens of each, and places in it at which predictions are compared.
+_PIECES, _TOKENS, _PLACES = 4, 192, 64
+#: What a nat of divergence counts beside a nat of an answer's loss.
+WEIGHT = 4.0
+
+
+class Replay:
+    """A few pieces of text with the unchanged model's predictions, one of them read at each step.
+
+    What is learned has to be attached already, and unchanged when this is made. Their divergence is
+    what scales that move by noise cost most; that of the guard's texts, which are others, is lower
+    for it (docs/results.md).
+
+    Attributes:
+        pieces: `(n_tokens,)` each.
+    """
+
+    def __init__(self, model: LanguageModel, prompts: Prompts, seed: int) -> None:
+        self._model = model
+        prose = Haystack(built_in().documents[::2])  # the guard reads the others
+        self.pieces = [
+            torch.tensor(prompts.tokens(prose.text(_TOKENS, Random(f"replay/{seed}/{piece}"))))
+            for piece in range(_PIECES)
+        ]
+        self.pieces = [piece[:_TOKENS].to(model.device) for piece in self.pieces]
+        with torch.no_grad():
+            self._base = [self._predicted(piece) for piece in self.pieces]
+
+    def backward(self, step: int) -> float:
+        """Add the gradient of the divergence on a step's piece, weighted.
+
+        Returns:
+            KL(base || now) in nats a token.
+        """
+        place = step % len(self.pieces)
+        base, now = self._base[place], self._predicted(self.pieces[place])
+        parts = torch.where(base > -torch.inf, base.exp() * (base - now), 0.0)
+        divergence = parts.sum(-1).mean()
+        (WEIGHT * divergence).backward()
+        return divergence.item()
+
+    def _predicted(self, piece: Tensor) -> Tensor:
+        """Log-probabilities at some places: `(n_places, vocabulary)`, float32."""
+        network = self._model.network
+        forget_lengths(network)
+        places = torch.linspace(0, len(piece) - 1, min(_PLACES, len(piece)), device=piece.device)
+        places = places.round().long()
+        keep = last_logits(network, places)
+        logits: Tensor = network(input_ids=piece[None], **keep, use_cache=False).logits[0]
+        return (logits if keep else logits[places]).float().log_softmax(-1)

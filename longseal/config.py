@@ -72,13 +72,11 @@ def _words(value: Sequence[object]) -> list[object]:
 
 def parse_span(value: object) -> object:
     """Turn "2k" into (2048,), and "4k-31k" into (4096, 31744)."""
-    if isinstance(value, str):
-        value = value.split("-")
-    if not isinstance(value, list | tuple):
-        value = (value,)
-    span = tuple(map(parse_length, value))
+    given = value if isinstance(value, list | tuple) else (value,)
+    parts = [p for item in given for p in (item.split("-") if isinstance(item, str) else (item,))]
+    span = tuple(map(parse_length, parts))
     if len(span) > 2 or (len(span) == 2 and not span[0] < span[1]):  # type: ignore[operator]
-        raise ValueError(f"{value!r} is no range of lengths: write 2k, or 4k-31k")
+        raise ValueError(f"{'-'.join(map(str, parts))} is no range of lengths: write 2k, or 4k-31k")
     return span
 
 
@@ -117,6 +115,16 @@ Lengths = Annotated[tuple[Length, ...], BeforeValidator(parse_lengths), Field(mi
 Span = Annotated[tuple[Length, ...], BeforeValidator(parse_span), Field(min_length=1)]
 
 
+WeightedNames = Annotated[
+    Names,
+    Parameter(
+        help="Tasks (longseal tasks lists them) or task files, each with :WEIGHT if it is to "
+        "count more or less.",
+        negative=(),
+    ),
+]
+
+
 class Settings(BaseModel):
     """Base of all settings: frozen, and a misspelt field is an error."""
 
@@ -142,7 +150,9 @@ class TaskSettings(Settings):
 
     data: Annotated[
         tuple[Path, ...],
-        Parameter(help="File of samples, or of what they are made from; may be repeated."),
+        Parameter(
+            help="File of samples, or of what they are made from; may be repeated.", negative=()
+        ),
     ] = ()
     haystack: Annotated[
         Path | None,
@@ -232,16 +242,10 @@ class TuneSettings(TaskSettings):
 class TuneConfig(TuneSettings):
     """What is learned, from what, and where it is judged."""
 
-    task: Annotated[
-        Names,
-        Parameter(
-            help="Tasks (longseal tasks lists them) or task files, each with :WEIGHT if it is to "
-            "count more or less.",
-            negative=(),
-        ),
-    ] = ("lines",)
+    task: WeightedNames = ("lines",)
     length: Annotated[
-        Span, Parameter(help="Length at which the scales are judged, such as 2k or 4k-31k.")
+        Span,
+        Parameter(help="Length at which the scales are judged, such as 2k or 4k-31k.", negative=()),
     ] = (2048,)
     samples: Annotated[
         int | None,
@@ -265,21 +269,16 @@ class TuneConfig(TuneSettings):
 class RunConfig(TuneSettings):
     """The whole way: evaluate, tune, evaluate, fold, reload, evaluate, report."""
 
-    task: Annotated[
-        Names,
-        Parameter(
-            help="Tasks (longseal tasks lists them) or task files, each with :WEIGHT if it is to "
-            "count more or less.",
-            negative=(),
-        ),
-    ] = ("lines",)
+    task: WeightedNames = ("lines",)
     lengths: Annotated[
         Lengths,
         Parameter(help="Prompt lengths to evaluate, in tokens, such as 512,1k,2k.", negative=()),
     ] = (512, 1024, 2048)
     length: Annotated[
         Span | None,
-        Parameter(help="Length at which the scales are judged. [default: the longest]"),
+        Parameter(
+            help="Length at which the scales are judged. [default: the longest]", negative=()
+        ),
     ] = None
     samples: Annotated[
         int | None,

@@ -86,7 +86,7 @@ def run(
     for each in tasks:
         check_lengths(Prompts(model, config.thinking), each, lengths, model.window)
         check_parts(each, "train", "held-out", "test")
-    check_foldable(model)
+    check_foldable(model, config.kind)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:
         return _stages(model, opened, config, tasks, shown)

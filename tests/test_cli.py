@@ -165,9 +165,9 @@ def test_a_length_that_is_too_short(capfd, model, arguments, dry):
 
 
 LENGTHS = {
-    "run": ["--lengths=720", "--train-length=720"],
+    "run": ["--lengths=720", "--train-length=720", "--guard=off"],
     "evaluate": ["--lengths=720"],
-    "tune": ["--length=720", "--train-length=720"],
+    "tune": ["--length=720", "--train-length=720", "--guard=off"],
 }
 
 

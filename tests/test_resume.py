@@ -150,28 +150,22 @@ def test_a_finished_run_that_is_resumed_runs_the_model_no_more(llama, whole, tmp
     assert not ran
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"event": "guard", "base": True},
-        {"event": "step", "step": 3},
-        {"event": "guard", "step": 4},
-    ],
-    ids=lambda line: "-".join(map(str, line.values())),
-)
-def test_so_does_a_run_that_is_guarded(llama, tmp_path, monkeypatch, line):
-    monkeypatch.setitem(
-        FAMILIES, "others", Family("others", "", lambda variant, material: tiny.Pairs("others"))
-    )
-    settings = {"length": 128, "guard": 1.0, "guard_task": ("others",)}
-    config = CONFIG.model_copy(update=settings | {"length": (128,)})
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "killed").mkdir()
-    undisturbed = go(llama, tmp_path / "whole", config)
+def test_so_does_a_run_that_is_guarded(llama, tmp_path, monkeypatch):
+    family = Family("others", "", lambda variant, material: tiny.Pairs("others"))
+    monkeypatch.setitem(FAMILIES, "others", family)
+    settings = {"length": (128,), "guard": 1.0, "guard_task": ("others",)}
+    config = CONFIG.model_copy(update=settings)
+    folders = [tmp_path / "whole", tmp_path / "killed"]
+    for folder in folders:
+        folder.mkdir()
+    undisturbed = go(llama, folders[0], config)
     measured = undisturbed.log.read(event="guard")
-    assert len(measured) > 2  # something did harm, and a weaker version was looked at
-    killed(llama, tmp_path / "killed", config, **line)
-    resumed = go(llama, tmp_path / "killed", config)
+    assert len(measured) > 2  # what did harm, and a weaker version of it
+
+    killed(llama, folders[1], config, event="guard")
+    killed(llama, folders[1], config, event="step", step=3)
+    killed(llama, folders[1], config, event="guard")
+    resumed = go(llama, folders[1], config)
     identical(resumed, undisturbed)
     assert resumed.log.read(event="guard") == measured
 
@@ -179,11 +173,13 @@ def test_so_does_a_run_that_is_guarded(llama, tmp_path, monkeypatch, line):
 # Torn files, full disks
 
 
-@pytest.mark.parametrize("left", [0, 300, -1])
-@pytest.mark.parametrize("torn", [("step",), ("optimiser",), ("step", "optimiser")], ids="+".join)
+@pytest.mark.parametrize(
+    ("torn", "left"),
+    [("step", 0), ("step", 300), ("optimiser", -1), ("step optimiser", 300)],
+)
 def test_a_torn_newest_step_falls_back_to_the_one_before(llama, whole, tmp_path, torn, left):
     steps = copied(whole("channel"), tmp_path)
-    for name in torn:
+    for name in torn.split():
         path = steps / f"{name}-0006.safetensors"
         path.write_bytes(path.read_bytes()[:left])
     resumed = go(llama, tmp_path)
@@ -200,9 +196,7 @@ def test_a_torn_earlier_step_is_made_again(llama, whole, tmp_path, step):
 
 
 @pytest.mark.parametrize("name", ["optimiser-0003", "step-0003", "step-0005"])
-def test_a_full_disk_is_said_and_what_was_learned_stays(
-    llama, whole, tmp_path, monkeypatch, name
-):
+def test_a_full_disk_is_said_and_what_was_learned_stays(llama, whole, tmp_path, monkeypatch, name):
     def full(tensors, path, *args, **kwargs):
         if name in path.name:
             path.write_bytes(b"half of it")

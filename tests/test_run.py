@@ -21,12 +21,15 @@ from longseal.files import Log
 from longseal.run_folder import RunFolder
 from longseal.tasks.registry import FAMILIES
 
-CONFIG = RunConfig(lengths=(820, 900), samples=5, train_samples=24, train_length=760, seed=10)
+CONFIG = RunConfig(
+    lengths=(820, 900), samples=5, train_samples=24, train_length=760, guard=None, seed=10
+)
 FLAGS = [
     "--lengths=820,900",
     "--samples=5",
     "--train-samples=24",
     "--train-length=760",
+    "--guard=off",
     "--seed=10",
 ]
 DRIVER = """

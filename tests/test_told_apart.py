@@ -63,7 +63,7 @@ def test_what_tuning_is_judged_on_leaves_room_for_the_answer(llama):
     asked = [sample(f"{n}" + "x" * 80) for n in range(5)]
     window = template + 81 + File.max_new_tokens
     for given, fits in ((window, True), (window - 1, False)):
-        samples = Samples(File("mine", asked), Prompts(llama), TuneConfig(length=50), given)
+        samples = Samples(File("mine", asked), 1.0, Prompts(llama), TuneConfig(length=50), given)
         if fits:
             assert len(samples.held_out()) == 1
         else:

@@ -24,8 +24,8 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import is_bitsandbytes_available
 from transformers.utils import logging as transformers_logging
+from transformers.utils.import_utils import is_bitsandbytes_available
 
 from longseal.config import LoadConfig, Quantization
 from longseal.errors import LongsealError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -12,7 +13,7 @@ from longseal.models.load import LanguageModel
 from longseal.progress import Bar
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
-from longseal.tuning.memory import Plan, fitting_plan
+from longseal.tuning.memory import Plan, fitting_plan, known_plan
 from longseal.tuning.replay import Replay
 from longseal.tuning.step import loss
 
@@ -69,11 +70,21 @@ class Gradient:
             raise LongsealError(_ADVICE) from error
 
     def _planned(self) -> Plan:
+        """What a resumed run did before, as another way may round otherwise; else what fits."""
+        if self._plan is None:
+            assert self._like is not None
+            said = [] if self._log is None else self._log.read(**self._key)
+            self._plan = known_plan(self._model, said[-1]["way"]) if said else None
         if self._plan is None:
             assert self._like is not None
             self._plan = fitting_plan(self._model, self._learned, self._like)
             self._say(self._plan)
         return self._plan
+
+    @property
+    def _key(self) -> dict[str, Any]:
+        assert self._like is not None
+        return {"event": "memory", "tokens": self._like.tokens}
 
     def _run(self, plan: Plan, contexts: Sequence[EncodedSample], step: int) -> float:
         with plan.saving(self._model.network):
@@ -84,13 +95,13 @@ class Gradient:
 
     def _say(self, plan: Plan) -> None:
         if self._log is not None:
-            self._log.append({"event": "memory", "plan": plan.about})
+            self._log.append({**self._key, "way": plan.way, "plan": plan.about})
         self._bar.console.print(plan.about)
 
 
 _ADVICE = (
-    "out of memory in a training step: what was learned so far is kept. Go on (--resume) with "
-    "fewer --questions or a smaller --train-length, or load the model with --quantize 4bit"
+    "out of memory in a training step: what was learned so far is kept. Make room and go on with "
+    "--resume; or start anew with fewer --questions, a smaller --train-length or --quantize 4bit"
 )
 
 

@@ -42,11 +42,14 @@ class Optimiser:
     Adam moves each number by about the rate, however little the loss depends on it. Scales are
     damped: one whose gradient is small beside the mean of all moves less, by
     `1 / (1 + mean / its own)`, so that what does not help moves little and harms little.
+
+    Args:
+        damped: False for the paper's recipe, which knows of no such thing.
     """
 
-    def __init__(self, learned: Learned) -> None:
+    def __init__(self, learned: Learned, *, damped: bool) -> None:
         self._parameters = learned.parameters
-        self._damped = learned.kind in ("head", "channel")
+        self._damped = damped and learned.kind in ("head", "channel")
         self._adam = torch.optim.AdamW(
             list(self._parameters.values()), lr=0.0, betas=(_BETA1, _BETA2), weight_decay=0.0
         )

@@ -105,7 +105,9 @@ class Samples:
             return
         config = self._config
         ends = sorted(config.length, reverse=True)
-        each = -(-config.questions // len(ends))  # so that both ends of a range are asked
+        # Answers on one context hang together: the questions are spread over two at least, which
+        # are both ends of a range.
+        each = min(config.questions, -(-config.held_out // max(2, len(ends))))
         for context, length in zip(count(), cycle(ends), strict=False):
             seed = f"held-out/{config.seed}/{self.task.name}/{length}/{context}"
             yield fit(self._prompts, self.task, length, each, seed, training=True)

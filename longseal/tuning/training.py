@@ -120,7 +120,7 @@ class Trainer:
         before = watch.look(start.steps, rate(0))
         made_with = f"{length} tokens, first rate {rate(0)!r}"
         trajectory = Trajectory(self._folder, start.steps, made_with)
-        optimiser = Optimiser(self._learned)
+        optimiser = self._optimiser()
         if (moments := trajectory.resume()) is not None:
             optimiser.restore(moments, trajectory.last - start.steps)
         every = _apart(steps)
@@ -141,6 +141,9 @@ class Trainer:
             if watch.stopped and step + 1 < steps and self._config.steps is None:
                 return trajectory, "the held-out loss stopped falling"
         return trajectory, None
+
+    def _optimiser(self) -> Optimiser:
+        return Optimiser(self._learned, damped=self._config.recipe != "paper")
 
     def _on_trial(self, start: Start) -> bool:
         """Whether the budget may still be changed: on the first length, unless it was set."""
@@ -177,7 +180,7 @@ class Trainer:
         losses = {1.0: loss}
         for factor in RACE:
             put(self._learned, start.state, start.strength)
-            optimiser, rate = Optimiser(self._learned), falling(budget * factor, steps)
+            optimiser, rate = self._optimiser(), falling(budget * factor, steps)
             work = self._bar.add_task(f"try the budget times {factor:g}", total=every)
             for step in range(every):
                 self._gradient.of(self._mixture.step(length, start.steps + step), step)

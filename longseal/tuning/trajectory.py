@@ -93,7 +93,7 @@ class Trajectory:
             with safe_open(self._path(name, step), "pt") as file:
                 if file.metadata() != self._made_with:
                     return None
-                return {key: file.get_tensor(key) for key in file.keys()}
+                return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no dict
         except SafetensorError:
             return None
 

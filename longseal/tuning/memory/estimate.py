@@ -17,7 +17,7 @@ from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
 from longseal.tuning.memory.live import Live
 from longseal.tuning.memory.ways import Way, saving
-from longseal.tuning.step import loss, parts
+from longseal.tuning.step import loss, parts, shares_row
 
 _CONTEXT = 96  # tokens of the context in the longer piece, a third of it in the shorter one
 
@@ -57,24 +57,34 @@ def step_bytes(model: LanguageModel, learned: Learned, encoded: EncodedSample, w
             now + (now - before) / max(1, longer.tokens - short.tokens) * (tokens - longer.tokens)
             for before, now in zip(short.layers, longer.layers, strict=True)
         )
-        masks = _mask_bytes(model, tokens, way)
+        masks = _mask_bytes(model, part, tokens, way)
         most = max(most, forward + masks, kept + head + masks, backward + masks)
     return round(most)
 
 
-def _mask_bytes(model: LanguageModel, tokens: int, way: Way) -> int:
-    """Of the masks that transformers makes for windowed layers, once a row is beyond the window.
+def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way) -> int:
+    """Of the masks, which grow with the square of the tokens: pieces say nothing of them.
 
-    One of bools for all layers, and one of numbers in each: kept if all is, but for the first
-    layer, where nothing below is learned.
+    Questions that share a row have one for their strip in each layer, a row for each head of a
+    group; where they do not, transformers makes one for windowed layers once the row is beyond the
+    window. What is made as bools turns into numbers, which are kept if all is, but for the first layer, where
+    nothing below is learned.
     """
+    size = model.network.dtype.itemsize
     config = model.network.config.get_text_config(decoder=True)
-    window = getattr(config, "sliding_window", None)
-    if shares_context(model.network) or not window or tokens <= window:
-        return 0
-    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * len(model.sites)
-    kept = kinds.count("sliding_attention") - 1 if way == "everything" else 1
-    return tokens**2 * (1 + model.network.dtype.itemsize * max(1, kept))
+    layers = len(model.sites)
+    if shares_row(model, part):
+        strip = (tokens - len(part.context)) * tokens
+        group = max(site.n_heads // site.n_kv_heads for site in model.sites)
+        entries, bools = group * strip, 0  # its bools are gone before a layer needs most
+    else:
+        window = getattr(config, "sliding_window", None)
+        if not window or tokens <= window or shares_context(model.network):
+            return 0
+        kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * layers
+        layers = kinds.count("sliding_attention")
+        entries = bools = tokens**2
+    return bools + size * entries * (max(1, layers - 1) if way == "everything" else 1)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class Live(TorchDispatchMode):
     """
 
     def __init__(self, device: torch.device, known: Iterable[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = self.peak = 0
         self._device = device
         self._known = {_key(tensor.untyped_storage()) for tensor in known}

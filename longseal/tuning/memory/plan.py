@@ -63,6 +63,13 @@ class Plan:
         return saving(network, self.way)
 
 
+def known_plan(model: LanguageModel, way: str) -> Plan | None:
+    """A way by its name, wherever memory stands; None where this model cannot be run so."""
+    known = ways(model.network)
+    place = next((place for place, each in enumerate(known) if each == way), None)
+    return None if place is None else Plan(known[place], None, 0, known[place + 1 :])
+
+
 def fitting_plan(model: LanguageModel, learned: Learned, encoded: EncodedSample) -> Plan:
     """The fastest way whose step on `encoded` fits into a share of the free memory.
 

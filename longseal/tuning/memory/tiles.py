@@ -50,8 +50,8 @@ def tiled(forward: Callable[[Tensor], Tensor], hidden: Tensor) -> Tensor:
     """An MLP's pass over `(1, tokens, hidden)`, tile by tile, forwards and backwards."""
     if not (torch.is_grad_enabled() and hidden.requires_grad):
         return _in_tiles(forward, hidden)
-    held: Tensor = _Held.apply(hidden)
-    made: Tensor = _Tiled.apply(held, held.grad_fn, forward)
+    held: Tensor = _Held.apply(hidden)  # type: ignore[no-untyped-call]
+    made: Tensor = _Tiled.apply(held, held.grad_fn, forward)  # type: ignore[no-untyped-call]
     return made
 
 

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import (
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from longseal.tuning.memory.allocator import give_back_freed
 from longseal.tuning.memory.tiles import tiled, wide_parts
 
 #: From the fastest to the smallest:
@@ -65,6 +66,8 @@ def saving(network: PreTrainedModel, way: Way) -> Iterator[None]:
             for part in _wide(network):
                 stack.enter_context(_forward(part, tiled))
         if way != "everything":
+            if network.device.type == "cpu":
+                give_back_freed()
             for layer in _layers(network):
                 stack.enter_context(_forward(layer, partial(_run_again, way)))
         yield

@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
-DEMO := $(BIN)/longseal run --lengths 512,1k,2k --samples 12 --questions 6 --train-samples 96 \
+DEMO := $(BIN)/longseal run --lengths 512,1k,2k --samples 12 --questions 6 \
 	--out runs/demo --resume
 
 .PHONY: demo demo-short test test-fast lint types figures support clean

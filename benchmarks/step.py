@@ -9,6 +9,8 @@ that its memory is its own: seconds, peak memory beside the weights, and what `s
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 from concurrent.futures import ProcessPoolExecutor
 from math import log
@@ -139,6 +141,8 @@ def forget_peak(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return int(torch.cuda.memory_allocated(device))
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # glibc: what was freed before does not count as in use
     Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM starts again
     return int(psutil.Process().memory_info().rss)
 

@@ -211,7 +211,7 @@ class TuneSettings(TaskSettings):
     train_length: Annotated[
         Length | None,
         Parameter(
-            help="Length of the training contexts. [default: from 512 on, as far as it pays]"
+            help="Length of the training contexts. [default: from 512 or 1k on, as far as it pays]"
         ),
     ] = None
     recipe: Annotated[
@@ -221,12 +221,17 @@ class TuneSettings(TaskSettings):
         float | None, Field(gt=0), Parameter(help="Constant learning rate. [default: chosen]")
     ] = None
     steps: Annotated[
-        int | None, Field(gt=0), Parameter(help="Optimiser steps. [default: as many as it takes]")
+        int | None,
+        Field(gt=0),
+        Parameter(help="Optimiser steps at the first training length. [default: by --samples]"),
     ] = None
     guard: Annotated[
         Guard,
         BeforeValidator(parse_guard),
-        Parameter(help="Most that other formats may lose, in points (and text, in %), or off."),
+        Parameter(
+            help="Most that other formats may lose, in points (one answer each is forgiven), and "
+            "text, in % of perplexity; or off."
+        ),
     ] = 2.0
     guard_task: Annotated[
         tuple[str, ...],
@@ -250,7 +255,7 @@ class TuneConfig(TuneSettings):
     samples: Annotated[
         int | None,
         Field(gt=0),
-        Parameter(help="Training questions at each training length. [default: 64]"),
+        Parameter(help="Training questions at the first training length. [default: 64 a task]"),
     ] = None
     questions: Annotated[
         int, Field(gt=0), Parameter(help="Training questions that share one context.")
@@ -289,7 +294,7 @@ class RunConfig(TuneSettings):
     train_samples: Annotated[
         int | None,
         Field(gt=0),
-        Parameter(help="Training questions at each training length. [default: 64]"),
+        Parameter(help="Training questions at the first training length. [default: 64 a task]"),
     ] = None
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0
 

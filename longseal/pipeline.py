@@ -21,7 +21,7 @@ from longseal.run_folder import RunFolder
 from longseal.tasks import Material, Task, one_each
 from longseal.tasks.fitting import check_lengths, check_parts
 from longseal.tasks.prompt import Prompts
-from longseal.tuning import tune
+from longseal.tuning import check_tuning, tune
 
 _Result = TypeVar("_Result")
 
@@ -82,10 +82,10 @@ def run(
     """
     config = config or RunConfig(**fields)
     tasks = one_each(config.tuning.tasks, Material(config.data, config.haystack))
-    lengths = (*config.lengths, *config.tuning.length)
     for each in tasks:
-        check_lengths(Prompts(model, config.thinking), each, lengths, model.window)
-        check_parts(each, "train", "held-out", "test")
+        check_lengths(Prompts(model, config.thinking), each, config.lengths, model.window)
+        check_parts(each, "test")
+    check_tuning(model, tasks, config.tuning)
     check_foldable(model, config.kind)
     opened = RunFolder.open(Path(folder), model, config, resume=resume, overwrite=overwrite)
     with bars() if bar is None else nullcontext(bar) as shown:

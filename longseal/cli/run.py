@@ -52,6 +52,7 @@ def run(
     from longseal.tasks.fitting import check_lengths, check_parts
     from longseal.tasks.prompt import Prompts
     from longseal.terminal import cost_table, print_next
+    from longseal.tuning import check_tuning
 
     tasks = tuned_tasks(config.tuning)
     folder = out or default_folder(model, "-".join(config.tuning.tasks))
@@ -59,8 +60,8 @@ def run(
     loaded = load_model(model, loading)
     for each in tasks:
         check_parts(each, "test")
-        lengths = (*config.lengths, *config.tuning.length)
-        check_lengths(Prompts(loaded, config.thinking), each, lengths, loaded.window)
+        check_lengths(Prompts(loaded, config.thinking), each, config.lengths, loaded.window)
+    check_tuning(loaded, tasks, config.tuning)
     if dry_run:
         estimator = Estimator(loaded, tasks)
         variants = ("base", "tuned", "folded")

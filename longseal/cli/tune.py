@@ -49,17 +49,15 @@ def tune(
     from longseal.estimate import Estimator
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.tasks.fitting import check_lengths
-    from longseal.tasks.prompt import Prompts
     from longseal.terminal import cost_table, print_next
+    from longseal.tuning import check_tuning
     from longseal.tuning import tune as learn
 
     tasks = tuned_tasks(config)
     path = out or default_folder(model, "-".join([*config.tasks, "tune"]))
     refuse_taken(path, resume=resume or dry_run, overwrite=overwrite)
     loaded = load_model(model, loading)
-    for each in tasks:
-        check_lengths(Prompts(loaded, config.thinking), each, config.length, loaded.window)
+    check_tuning(loaded, tasks, config)
     if dry_run:
         console.print(cost_table(Estimator(loaded, tasks).tuning(config)))
         return

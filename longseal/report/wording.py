@@ -259,6 +259,8 @@ def _unchanged(contents: Contents) -> str:
         return ""
     if contents.record.get("held_out_base") == 1.0:
         return "The base answered every held-out question right, so it was left unchanged."
+    if contents.record.get("refused"):
+        return "What gained on held-out questions did harm elsewhere, so it was left unchanged."
     return "Nothing that was tried beat the base on held-out questions, so it was left unchanged."
 
 

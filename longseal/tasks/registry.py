@@ -56,8 +56,11 @@ def one_each(names: Sequence[str], material: Material) -> tuple[Task, ...]:
     """One task for each name, in their order.
 
     Raises:
-        LongsealError: as `choose`, or a name stands for several.
+        LongsealError: as `choose`, or a name stands for several, or is there twice.
     """
+    twin = next((name for name in names if names.count(name) > 1), None)
+    if twin is not None:
+        raise LongsealError(f"{twin} is named twice: name it once, with one weight")
     for name in names:
         family, variant = _find(name)
         if family.whole and not variant:

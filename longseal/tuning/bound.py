@@ -69,6 +69,7 @@ class Bound:
     ) -> None:
         self._learned, self._bar = learned, bar
         self._most = config.guard
+        self._found: dict[tuple[int, float], Harm] = {}
         self._guard = guard_of(model, prompts, wanted, config, self._unchanged, log)
         if self._guard is None:
             return
@@ -82,10 +83,13 @@ class Bound:
             return None
         if state is None:
             return harm(self._base, self._base)
-        put(self._learned, state, candidate.strength)
-        with self._shown("look at other formats and text again"):
-            key = {"step": candidate.step, "strength": candidate.strength}
-            return harm(self._base, self._guard.measure(key))
+        known = candidate.step, candidate.strength
+        if known not in self._found:
+            put(self._learned, state, candidate.strength)
+            with self._shown("look at other formats and text again"):
+                key = {"step": candidate.step, "strength": candidate.strength}
+                self._found[known] = harm(self._base, self._guard.measure(key))
+        return self._found[known]
 
     def allows(self, candidate: Candidate, state: State | None) -> bool:
         """Whether a candidate costs no more than it may."""

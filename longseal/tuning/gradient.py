@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -62,12 +63,8 @@ class Gradient:
             parameter.grad = None
         if self._model.device.type == "cuda":
             torch.cuda.empty_cache()
-        try:
+        with memory_errors():
             return self._run(smaller, contexts, step)
-        except (RuntimeError, MemoryError) as error:
-            if not _out_of_memory(error):
-                raise
-            raise LongsealError(_ADVICE) from error
 
     def _planned(self) -> Plan:
         """What a resumed run did before, as another way may round otherwise; else what fits."""
@@ -100,9 +97,24 @@ class Gradient:
 
 
 _ADVICE = (
-    "out of memory in a training step: what was learned so far is kept. Make room and go on with "
+    "out of memory: what was learned so far is kept. Make room and go on with "
     "--resume; or start anew with fewer --questions, a smaller --train-length or --quantize 4bit"
 )
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Say in one line that memory ran out, and what to do.
+
+    Raises:
+        LongsealError: it did.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not _out_of_memory(error):
+            raise
+        raise LongsealError(_ADVICE) from error
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -31,11 +31,13 @@ def record_of(
             "train_length": rung.length,
             "steps": rung.trajectory.last - rung.trajectory.first,
             "seconds": rung.seconds,
-            "accuracy": found.accuracy,
+            "accuracy": top.accuracy,
             "stopped": rung.stopped,
         }
-        for rung, found in zip(climbed.rungs, climbed.best, strict=True)
+        for rung, top in zip(climbed.rungs, climbed.best, strict=True)
     ]
+    found = climbed.best[-1] if climbed.best else unchanged
+    refused = found if found.step and not chosen.step else None
     guard = None
     if harm is not None:
         base, now = harm.base.to_json(), harm.now.to_json()
@@ -48,19 +50,26 @@ def record_of(
         "full_length": _full_length(model, config, climbed),
         "steps": sum(rung["steps"] for rung in rungs),
         "chosen": asdict(chosen),
+        "refused": None if refused is None else asdict(refused),
         "held_out_base": unchanged.accuracy,
         "held_out": {
             task: {"base": base, "chosen": chosen.by_task[task]}
             for task, base in unchanged.by_task.items()
         },
         "guard": guard,
-        "sentence": sentence(config, unchanged, chosen, harm),
+        "sentence": sentence(config, unchanged, chosen, refused, harm),
         "stopped": next((rung.stopped for rung in climbed.rungs if rung.stopped), None),
         "skipped_layers": model.structure.by_reason(),
     }
 
 
-def sentence(config: TuneConfig, unchanged: Candidate, chosen: Candidate, harm: Harm | None) -> str:
+def sentence(
+    config: TuneConfig,
+    unchanged: Candidate,
+    chosen: Candidate,
+    refused: Candidate | None,
+    harm: Harm | None,
+) -> str:
     """What was gained and what was paid, in one sentence."""
     lengths = " and ".join(f"{length:,}" for length in config.length)
     gained = "; ".join(
@@ -68,7 +77,12 @@ def sentence(config: TuneConfig, unchanged: Candidate, chosen: Candidate, harm: 
         for task, base in unchanged.by_task.items()
     )
     paid = "nobody looked at what was paid" if harm is None else f"paid: {harm.sentence}"
-    if chosen.step == 0:
+    if refused is not None:
+        paid = (
+            f"nothing was changed, for what gained most ({refused.accuracy:.2f} at step "
+            f"{refused.step}) cost more elsewhere than --guard allows, weakened or not"
+        )
+    elif chosen.step == 0:
         paid = "nothing was changed"
     return f"Gained on held-out samples of {lengths} tokens: {gained}; {paid}."
 

@@ -41,18 +41,13 @@ class Replay:
         with torch.no_grad():
             self._base = [self._predicted(piece) for piece in self.pieces]
 
-    def backward(self, step: int) -> float:
-        """Add the gradient of the divergence on a step's piece, weighted.
-
-        Returns:
-            KL(base || now) in nats a token.
-        """
+    def backward(self, step: int) -> None:
+        """Add the gradient of KL(base || now), nats a token, on a step's piece, weighted."""
         place = step % len(self.pieces)
         base, now = self._base[place], self._predicted(self.pieces[place])
         parts = torch.where(base > -torch.inf, base.exp() * (base - now), 0.0)
         divergence = parts.sum(-1).mean()
         (WEIGHT * divergence).backward()
-        return divergence.item()
 
     def _predicted(self, piece: Tensor) -> Tensor:
         """Log-probabilities at some places: `(n_places, vocabulary)`, float32."""

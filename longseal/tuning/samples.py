@@ -14,8 +14,8 @@ from longseal.tasks.fitting import budget, check_window, fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 _CONTEXTS = 4  # in one step, where a context holds too few questions
-#: Tokens of the first training contexts: half of the wanted length, but no fewer than the one and no
-#: more than the other. Half the length did better at it than a quarter (docs/results.md).
+#: Tokens of the first training contexts: half of the wanted length, but no fewer than the one and
+#: no more than the other. Half the length did better at it than a quarter (docs/results.md).
 SHORTEST, LONGEST = 512, 1024
 
 
@@ -25,6 +25,7 @@ class Samples:
     Attributes:
         task: what they are samples of.
         weight: how much the task counts among those that are tuned on.
+        wished: tokens that the shortest training contexts should have.
         shortest: tokens of the shortest training contexts; None for a file's samples, which are as
             long as they are.
 
@@ -44,11 +45,10 @@ class Samples:
         self._prompts, self._config, self._window = prompts, config, window
         fixed = () if config.train_length is None else (config.train_length,)
         check_window(task, (*config.length, *fixed), window)
+        longest = max(config.length)
+        half = max(SHORTEST, min(LONGEST, longest // 2))
+        self.wished = config.train_length or min(longest, half)
         self.shortest = None if isinstance(task, Recorded) else self._shortest()
-
-    def at(self, length: int) -> int | None:
-        """The length of training contexts where `length` is wished for; None: a file's own."""
-        return None if self.shortest is None else max(length, self.shortest)
 
     def step(self, length: int, number: int) -> list[EncodedSample]:
         """Contexts of a training step: as many as it takes for its questions, and at most 4.
@@ -128,7 +128,7 @@ class Samples:
     def _shortest(self) -> int:
         """As short as is wished for; twice as long, and so on, where the task cannot be."""
         fixed, longest = self._config.train_length, max(self._config.length)
-        length = fixed or min(longest, max(SHORTEST, min(LONGEST, longest // 2)))
+        length = self.wished
         while True:
             try:
                 self._fit("shortest", length, 1)

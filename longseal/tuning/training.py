@@ -89,7 +89,7 @@ class Trainer:
         """
         began = monotonic()
         watch = Watch(self._model, self._mixture, length, self._log)
-        self._gradient.plan_for(watch.samples[0])
+        self._gradient.plan_for(max(watch.samples, key=lambda sample: sample.tokens))
         budget = part * MOVEMENT[self._config.kind]
         if self._factor is None:
             self._factor = self._raced(length)
@@ -183,7 +183,9 @@ class Trainer:
             optimiser, rate = self._optimiser(), falling(budget * factor, steps)
             work = self._bar.add_task(f"try the budget times {factor:g}", total=every)
             for step in range(every):
-                self._gradient.of(self._mixture.step(length, start.steps + step), step)
+                self._gradient.of(
+                    self._mixture.step(length, start.steps + step), start.steps + step + 1
+                )
                 optimiser.step(rate(step))
                 self._bar.update(work, advance=1)
             losses[factor] = watch.loss()

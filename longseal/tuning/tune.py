@@ -17,6 +17,7 @@ from longseal.tasks import Task
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.bound import Bound
 from longseal.tuning.choose import harmless
+from longseal.tuning.gradient import memory_errors
 from longseal.tuning.held_out import HeldOut, put
 from longseal.tuning.ladder import Climbed, climb
 from longseal.tuning.learned import learned_of
@@ -64,8 +65,10 @@ def tune(
     learned = learned_of(config.kind, model, config.seed)
     with (
         bars() if bar is None else nullcontext(bar) as shown,
+        memory_errors(),
         learned.attached(model.network),
     ):
+        _say_what_is_longer(mixture, shown)
         judge = HeldOut(model, learned, mixture, prompts, log, shown)
         unchanged = judge.judge(None, 0, 0.0)
         climbed, chosen, paid = Climbed((), ()), unchanged, None
@@ -83,3 +86,13 @@ def tune(
         put(learned, climbed.state(chosen.step), chosen.strength)
         record = record_of(model, config, climbed, unchanged, chosen, paid)
         return learned.adapter(model, record | {"seconds": round(monotonic() - started, 1)})
+
+
+def _say_what_is_longer(mixture: Mixture, bar: Bar) -> None:
+    """Say of which tasks no contexts can be made that are as short as training would start with."""
+    for part in mixture.parts:
+        if part.shortest is not None and part.shortest > part.wished:
+            bar.console.print(
+                f"{part.task.name} cannot be made at {part.wished:,} tokens: training starts at "
+                f"{part.shortest:,}"
+            )

@@ -67,8 +67,7 @@ def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way
 
     Questions that share a row have one for their strip in each layer, a row for each head of a
     group; where they do not, transformers makes one for windowed layers once the row is beyond the
-    window. What is made as bools turns into numbers, which are kept if all is, but for the first layer, where
-    nothing below is learned.
+    window. They are kept if all is, but for the first layer, where nothing below is learned.
     """
     size = model.network.dtype.itemsize
     config = model.network.config.get_text_config(decoder=True)

@@ -1,0 +1,172 @@
+"""What `longseal tune --dry-run` foretells beside what then happens, stage by stage.
+
+Line retrieval: first the estimate, then the tuning itself for its times, then the same tuning once
+more a stage at a time for peak memory. Every one of them is a process of its own; a later stage
+goes on from what the one before left in the run folder, as a resumed run does. Ratios are those of
+the estimate to what was measured, of the stages that came to pass.
+
+    python benchmarks/estimate.py [--quick] [--model ...] [--length 2048] [--kind channel]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, Literal
+
+import torch
+from cyclopts import run
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+import longseal
+from longseal.config import TuneConfig
+from longseal.estimate import Estimator
+from longseal.files import Log
+from longseal.measure import machine, peak_memory, versions
+from longseal.models.default import default_model
+
+QUICK = {"length": 1024, "train_length": 640, "samples": 16, "questions": 4, "held_out": 4}
+
+#: By stage: seconds and bytes.
+Found = dict[str, dict[str, float]]
+
+
+def main(
+    *,
+    model: str | None = None,
+    length: int = 2048,
+    kind: Literal["head", "channel", "lora", "dora"] = "channel",
+    guard: bool = True,
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    device: str = "auto",
+    quick: bool = False,
+) -> None:
+    """Print one JSON line for each stage, and one with all ratios last.
+
+    Parameters
+    ----------
+    length
+        At which the scales are judged.
+    guard
+        Look at other formats and text as well.
+    quick
+        A small trial; its figures say nothing.
+    """
+    source = model or str(default_model())
+    loading = {"dtype": dtype, "device": device}
+    settings: dict[str, Any] = {"length": length, "kind": kind} | (QUICK if quick else {})
+    if not guard:
+        settings["guard"] = None
+    config = TuneConfig(**settings)
+    print(json.dumps({"machine": machine(torch.device("cpu")), "versions": versions()}))
+    expected = _apart(foretold, source, loading, config)
+    with TemporaryDirectory() as place:
+        found = _apart(tuned, source, loading, config, Path(place, "timed"))
+        for stage in found:
+            peaks = _apart(tuned, source, loading, config, Path(place, "measured"), stage)
+            found[stage]["memory"] = peaks[stage]["memory"]
+    ratios = {name: compared(expected, found, name) for name in ("seconds", "memory")}
+    for stage, measured in found.items():
+        line = {"stage": stage, "foretold": expected.get(stage), "measured": measured}
+        print(json.dumps(line | {name: ratios[name].get(stage) for name in ratios}))
+    print(json.dumps({"benchmark": "estimate", "quick": quick, **settings, **ratios}))
+
+
+def compared(expected: Found, found: Found, name: str) -> dict[str, float]:
+    """Estimate by measurement, of each stage and of the whole."""
+    both = [stage for stage in found if stage in expected]
+    whole: Callable[..., float] = sum if name == "seconds" else max
+    pairs = {stage: (expected[stage][name], found[stage][name]) for stage in both}
+    pairs["in all"] = tuple(
+        whole(each[stage][name] for stage in both) for each in (expected, found)
+    )
+    return {stage: round(guess / true, 2) for stage, (guess, true) in pairs.items() if true}
+
+
+def foretold(source: str, loading: Mapping[str, Any], config: TuneConfig) -> Found:
+    """What a dry run says."""
+    loaded = longseal.load(source, **loading)
+    costs = Estimator(loaded, longseal.task("lines")).tuning(config)
+    found: Found = {}
+    at = ""
+    for cost in costs:
+        name = cost.stage.removesuffix(", if it pays")
+        at = name.removeprefix("tune ") if name.startswith("tune") else at
+        name = f"{name} {at}" if name == "choose" else name
+        found[name] = {"seconds": round(cost.seconds, 2), "memory": cost.memory}
+    return found
+
+
+def tuned(
+    source: str,
+    loading: Mapping[str, Any],
+    config: TuneConfig,
+    folder: Path,
+    last: str | None = None,
+) -> Found:
+    """Tune, or go on with it, until the end of a stage; the process's peak is in each stage."""
+    folder.mkdir(exist_ok=True)
+    loaded, log = longseal.load(source, **loading), Log(folder / "log.jsonl")
+    stages = Stages(last)
+    try:
+        longseal.tune(
+            loaded, longseal.task("lines"), config, folder=folder / "steps", log=log, bar=stages
+        )
+        stages.ends()
+    except _EnoughError:
+        pass
+    peak = peak_memory(loaded.device)
+    return {name: {"seconds": round(s, 2), "memory": peak} for name, s in stages.seconds.items()}
+
+
+class _EnoughError(Exception):
+    """The last stage has ended."""
+
+
+class Stages(Progress):
+    """A bar that shows nothing, and knows from what it is told to show which stage it is."""
+
+    def __init__(self, last: str | None) -> None:
+        super().__init__(console=Console(quiet=True), disable=True)
+        self.seconds: dict[str, float] = {}
+        self._stage, self._began, self._last = "judge the base", monotonic(), last
+
+    def add_task(self, description: str, *args: Any, **fields: Any) -> TaskID:
+        """Begin a piece of work."""
+        self.ends()
+        after = self._after(description)
+        if self._stage == self._last != after:
+            raise _EnoughError
+        self._stage = after
+        return super().add_task(description, *args, **fields)
+
+    def ends(self) -> None:
+        """What has passed belongs to the stage that it is."""
+        now = monotonic()
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._began
+        self._began = now
+
+    def _after(self, description: str) -> str:
+        if description.startswith("tune at"):
+            return description.removesuffix(" tokens")
+        if description == "look at other formats and text again":
+            return "look at other formats again"
+        if description.startswith("judge step") and self._stage.startswith("tune"):
+            return f"choose {self._stage.removeprefix('tune ')}"
+        return self._stage
+
+
+def _apart(work: Callable[..., Found], *args: Any) -> Found:
+    """Do it in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        return fresh.submit(work, *args).result()
+
+
+if __name__ == "__main__":
+    run(main)

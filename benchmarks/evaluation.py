@@ -49,8 +49,17 @@ def main(
     new_tokens: int = 50,
     device: str = "auto",
     dtype: Literal["float32", "bfloat16"] = "float32",
+    quick: bool = False,
 ) -> None:
-    """Answer a grid in both ways and print one JSON line for each, and one to compare them."""
+    """Answer a grid in both ways and print one JSON line for each, and one to compare them.
+
+    Parameters
+    ----------
+    quick
+        A small trial; its figures say nothing.
+    """
+    if quick:
+        length, depths, questions, new_tokens = 512, 2, 2, 8
     loaded = longseal.load(model, LoadConfig(device=device, dtype=dtype))
     prompts = Prompts(loaded)
     print(json.dumps({"machine": machine(loaded.device), "versions": versions()}))

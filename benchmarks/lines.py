@@ -55,8 +55,17 @@ def main(
     recipe: Literal["short", "long", "both"] = "both",
     contexts: int = 3,
     kind: Literal["head", "channel"] = "channel",
+    quick: bool = False,
 ) -> None:
-    """Tune, ask and print one JSON line for every measurement."""
+    """Tune, ask and print one JSON line for every measurement.
+
+    Parameters
+    ----------
+    quick
+        One recipe, one context a length.
+    """
+    if quick:
+        recipe, contexts = "short", 1
     model = longseal.load(dtype="float32")
     task, prompts = longseal.task("lines"), Prompts(model)
     print(json.dumps({"machine": machine(model.device), "versions": versions()}))

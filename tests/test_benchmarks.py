@@ -46,7 +46,10 @@ def judge_of(model):
     return side_by_side.Judge(model, tiny.Chance(), Prompts(model), samples(model, 3))
 
 
-@pytest.mark.parametrize("name", ["tuning", "full_length"])
+@pytest.mark.parametrize(
+    "name",
+    ["estimate", "evaluation", "fold", "full_length", "gpu", "lines", "step", "tuning"],
+)
 def test_a_benchmark_says_what_it_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
     with pytest.raises(SystemExit) as ended:

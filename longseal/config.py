@@ -29,7 +29,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
 Recipe = Literal["longseal", "paper"]
 #: What other formats may lose, in points, and text in percent of perplexity; None: nobody looks.
-Guard = Annotated[float, Field(ge=0)] | None
+Guard = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
 
 _LENGTH = re.compile(r"(\d+)(k?)", re.IGNORECASE)
 
@@ -73,11 +73,18 @@ def _words(value: Sequence[object]) -> list[object]:
 def parse_span(value: object) -> object:
     """Turn "2k" into (2048,), and "4k-31k" into (4096, 31744)."""
     given = value if isinstance(value, list | tuple) else (value,)
-    parts = [p for item in given for p in (item.split("-") if isinstance(item, str) else (item,))]
+    parts = [p for item in given for p in _ends(item)]
     span = tuple(map(parse_length, parts))
-    if len(span) > 2 or (len(span) == 2 and not span[0] < span[1]):  # type: ignore[operator]
+    numbers = [end for end in span if isinstance(end, int)]
+    if len(span) > 2 or numbers != sorted(set(numbers)):
         raise ValueError(f"{'-'.join(map(str, parts))} is no range of lengths: write 2k, or 4k-31k")
     return span
+
+
+def _ends(item: object) -> list[object]:
+    """Both lengths of a range that is written as one word; else what is given."""
+    match = re.fullmatch(r"([^-]+)-([^-]+)", item) if isinstance(item, str) else None
+    return [item] if match is None else [match[1], match[2]]
 
 
 def parse_guard(value: object) -> object:
@@ -218,7 +225,9 @@ class TuneSettings(TaskSettings):
         Recipe, Parameter(help="Ours, or the paper's own settings: full length, one question each.")
     ] = "longseal"
     lr: Annotated[
-        float | None, Field(gt=0), Parameter(help="Constant learning rate. [default: chosen]")
+        float | None,
+        Field(gt=0, allow_inf_nan=False),
+        Parameter(help="Constant learning rate. [default: chosen]"),
     ] = None
     steps: Annotated[
         int | None,

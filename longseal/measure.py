@@ -24,6 +24,13 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def memory_now(device: torch.device) -> int:
+    """Bytes in use now: on the GPU where the model is on one, of the process elsewhere."""
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    return int(psutil.Process().memory_info().rss)
+
+
 def versions() -> dict[str, str]:
     """Versions that results depend on."""
     packages = ("longseal", "torch", "transformers", "peft")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from longseal.config import Settings, TaskSettings
+from longseal.config import Settings, TaskSettings, weighted
 from longseal.errors import LongsealError
 from longseal.files import Log, clear_errors, read_json, write_json
 from longseal.measure import session
@@ -56,11 +56,13 @@ class RunFolder:
         refuse_taken(path, resume=resume, overwrite=overwrite)
         if isinstance(model, LanguageModel):
             dtype, device = str(model.network.dtype).removeprefix("torch."), model.device
+            quantize = {} if model.quantize is None else {"quantize": model.quantize}
         else:  # another engine has the weights
-            dtype, device = "auto", pick_device("auto")
+            dtype, device, quantize = "auto", pick_device("auto"), {}
         settings = {
             "model": model.source,
             "dtype": dtype,
+            **quantize,
             **more,
             **config.model_dump(mode="json"),
             **_files(config),
@@ -102,9 +104,10 @@ def _files(config: Settings) -> dict[str, dict[str, str]]:
     """Hashes of the files that the tasks are made of: a run is of what stood in them."""
     if not isinstance(config, TaskSettings):
         return {}
-    task = getattr(config, "task", ())
-    named = [Path(n) for n in ((task,) if isinstance(task, str) else task) if n.endswith(".jsonl")]
+    tasks = [*getattr(config, "task", ()), *getattr(config, "guard_task", ())]
+    named = [Path(name) for name, _ in map(weighted, tasks) if name.endswith(".jsonl")]
     named += [*config.data, *([config.haystack] if config.haystack else [])]
+    named += getattr(config, "guard_text", ())
     hashes = {}
     for path in named:
         parts = sorted(path.rglob("*")) if path.is_dir() else [path]

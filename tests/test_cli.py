@@ -113,6 +113,7 @@ def test_an_unknown_kind(capfd, model, command):
         ("evaluate", "--lengths", "2kb"),
         ("evaluate", "--lengths", "1.5k"),
         ("tune", "--length", "long"),
+        ("tune", "--length", "5k-2k"),
         ("tune", "--train-length", "-5"),
     ],
 )
@@ -131,6 +132,10 @@ def test_a_word_that_is_no_length(capfd, model, arguments):
         ("evaluate", "--seed=-1"),
         ("tune", "--held-out=0"),
         ("tune", "--questions=0"),
+        ("tune", "--steps=0"),
+        ("tune", "--lr=0"),
+        ("tune", "--guard=-1"),
+        ("tune", "--guard=some"),
         ("run", "--train-samples=0"),
     ],
 )
@@ -156,12 +161,28 @@ def test_a_length_beyond_the_window(capfd, model, arguments, dry):
         ("run", "--lengths", "100,720"),
         ("evaluate", "--lengths", "100"),
         ("tune", "--length", "100"),
+        ("tune", "--length=900", "--train-length=100"),
+        ("run", "--lengths=900", "--train-length=100"),
     ],
 )
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
 def test_a_length_that_is_too_short(capfd, model, arguments, dry):
     command, *flags = arguments
     assert "100 is too short" in refused(capfd, command, model, *flags, *dry)
+
+
+@pytest.mark.parametrize("command", ["run", "tune"])
+@pytest.mark.parametrize(
+    ("flag", "match"),
+    [
+        ("--guard-task=needles", "needles"),
+        ("--guard-text=no.txt", "no.txt cannot be read"),
+        ("--task=lines:2,lines", "lines is named twice"),
+        ("--task=lines:0", "the weight of lines is 0"),
+    ],
+)
+def test_tasks_and_texts_that_cannot_be(capfd, model, command, flag, match):
+    assert match in refused(capfd, command, model, *LENGTHS[command][:2], flag)
 
 
 LENGTHS = {
@@ -288,12 +309,26 @@ def test_a_dry_run_writes_nothing_and_prints_a_table(capfd, model, command, out)
         assert word in text
 
 
+def test_a_dry_run_of_tuning_tells_its_stages(capfd, model):
+    flags = ["--length=1200", "--dry-run"]
+    _, text, _ = outcome(capfd, "tune", model, *flags)
+    last = "look at other formats again"
+    for stage in ("judge the base", "tune at 600", "choose", "tune at 1,200, if it pays", last):
+        assert stage in text
+    _, text, _ = outcome(capfd, "tune", model, *flags, "--recipe=paper", "--guard=off")
+    assert "tune at 1,200 " in text
+    assert "50 " in text
+    assert "if it pays" not in text
+    assert last not in text
+
+
 def test_the_steps_one_after_the_other(capfd, model):
     """Tune, evaluate with the adapter, fold, evaluate the folded model, report."""
-    tiny_run = [*LENGTHS["tune"], "--samples=4", "--held-out=2"]
+    tiny_run = ["--length=720", "--train-length=720", "--samples=4", "--held-out=2"]
     code, text, err = outcome(capfd, "tune", model, *tiny_run, "--out", "tuned")
     assert (code, err) == (0, [])
     assert "chosen:" in text
+    assert "what else it can do (bound: 2 points" in text
     assert "adapter: tuned/adapter" in " ".join(text.split())
     flags = ["--lengths=720", "--samples=3"]
     code, text, err = outcome(

@@ -18,7 +18,7 @@ class Any(tiny.ShortLines):
 
 
 def mixture(shortest=512, **fields):
-    parts = [SimpleNamespace(shortest=shortest, weight=1.0, task=Any())]
+    parts = [SimpleNamespace(shortest=shortest, longest=900, weight=1.0, task=Any())]
     return Mixture(parts), TuneConfig(**fields)
 
 
@@ -53,7 +53,7 @@ def test_a_training_length_that_is_set_is_the_only_one():
 
 
 def test_samples_of_a_file_have_one_length():
-    assert planned_lengths(shortest=None, length="8k") == [8192]
+    assert planned_lengths(shortest=None, length="8k") == [900]
 
 
 class Trainer:

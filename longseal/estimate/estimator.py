@@ -19,8 +19,10 @@ from longseal.tuning.ladder import planned
 from longseal.tuning.learned import Learned, learned_of
 from longseal.tuning.memory import Plan, fitting_plan
 from longseal.tuning.recipe import followed
+from longseal.tuning.replay import Replay, kept_text
 from longseal.tuning.samples import Mixture
 from longseal.tuning.step import loss, parts
+from longseal.tuning.training import apart
 
 
 class Estimator:
@@ -31,6 +33,8 @@ class Estimator:
         self._tasks = [task] if isinstance(task, Task) else list(task)
         self._passes = Passes(model)
         self._step: float | None = None  # seconds of a training step, by operation
+        self._kept = 0.0  # and those that keeping general text adds
+        self._replay: Replay | None = None
 
     def evaluation(self, config: EvaluateConfig, variant: str) -> Cost:
         """Cost of evaluating one variant."""
@@ -51,7 +55,6 @@ class Estimator:
         config = followed(config)
         prompts = Prompts(self._model, config.thinking)
         mixture = Mixture.of(self._tasks, prompts, config, self._model.window)
-        learned = learned_of(config.kind, self._model, config.seed)
         judging = Cost.of(
             "judge",
             [self._passes.answers(prompts, p.task, p.held_out()) for p in mixture.parts],
@@ -60,31 +63,53 @@ class Estimator:
         costs = [Cost.of("judge the base", [judging, guarding])]
         learned = learned_of(config.kind, self._model, config.seed)
         with learned.attached(self._model.network):
+            self._replay = kept_text(self._model, prompts, config)
             for place, (length, steps) in enumerate(planned(mixture, config)):
                 pays = ", if it pays" if place else ""
-                asked = [judging] * len(list(candidates(0, steps)))
+                asked = 1 if config.recipe == "paper" else len(list(candidates(0, steps)))
                 costs += [
                     self._training(learned, mixture, length, steps, f"tune at {length:,}{pays}"),
-                    Cost.of(f"choose{pays}", asked),
+                    Cost.of(f"choose{pays}", [judging] * asked),
                 ]
-        return [*costs, Cost.of("look at other formats again", [guarding])]
+        if config.guard is not None:
+            costs.append(Cost.of("look at other formats again", [guarding]))
+        return costs
 
     def _training(
         self, learned: Learned, mixture: Mixture, length: int, steps: int, stage: str
     ) -> Cost:
         """Cost of the steps at one length: the first one of the first length is made, and timed."""
         contexts = mixture.step(length, 0)
-        rows = [row for context in contexts for row in parts(self._model, context)]
-        tokens = sum(row.tokens for row in rows)
+        rows = self._rows(contexts)
+        began = monotonic()
         plan = fitting_plan(self._model, learned, contexts[0])
+        measuring = monotonic() - began
         if self._step is None:  # of the shortest contexts
             self._step = self._timed(plan, contexts) / self._work(rows)
-        seconds = steps * self._step * self._work(rows)
-        need = self._passes.weights + (plan.need or 0)
-        return Cost(stage, steps * tokens, steps, seconds, need)
+            self._kept = self._timed_replay()
+        looks = 1 + steps // apart(steps)
+        watched = self._rows([part.watched(length) for part in mixture.parts])
+        seconds = (
+            measuring
+            + steps * (self._step * self._work(rows) + self._kept)
+            + looks * sum(self._passes.seconds(row.tokens) for row in watched)
+        )
+        tokens = steps * _tokens(rows) + looks * _tokens(watched)
+        return Cost(stage, tokens, steps, seconds, self._passes.held + (plan.need or 0))
+
+    def _rows(self, contexts: Sequence[EncodedSample]) -> list[EncodedSample]:
+        return [row for context in contexts for row in parts(self._model, context)]
 
     def _work(self, rows: Sequence[EncodedSample]) -> float:
         return sum(operations(self._model, row.tokens) for row in rows)
+
+    def _timed_replay(self) -> float:
+        """Seconds that keeping general text adds to a step."""
+        if self._replay is None:
+            return 0.0
+        started = monotonic()
+        self._replay.backward(1)
+        return monotonic() - started
 
     def _timed(self, plan: Plan, contexts: Sequence[EncodedSample]) -> float:
         """Seconds of one step."""
@@ -102,3 +127,7 @@ class Estimator:
         texts = [len(piece) for text in guard.texts for piece in text.pieces]
         formats = [self._passes.answers(prompts, f.task, f.samples) for f in guard.formats]
         return Cost.of("guard", [self._passes.texts(texts), *formats])
+
+
+def _tokens(rows: Sequence[EncodedSample]) -> int:
+    return sum(row.tokens for row in rows)

@@ -8,6 +8,7 @@ from time import monotonic
 import torch
 
 from longseal.estimate.cost import Cost
+from longseal.measure import memory_now
 from longseal.models.arguments import last_logits, vocabulary_size
 from longseal.models.generation import TOGETHER
 from longseal.models.load import LanguageModel
@@ -24,23 +25,25 @@ class Passes:
     """Times a forward pass over 512 tokens, and one over a token for each of 16 answers.
 
     Attributes:
-        weights: bytes of the model's weights.
+        held: bytes in use while nothing runs: the weights, and on a CPU the process itself.
     """
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self.weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
         self._forward, self._decode = self._timed()
+        self.held = memory_now(model.device)  # now that the weights have been read
+        self._weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
 
     def answers(
         self, prompts: Prompts, task: Task, samples: Sequence[EncodedSample], models: int = 1
     ) -> Cost:
-        """Cost of answering: answers are taken to be as long as they may be.
+        """Cost of answering: answers are taken to be as long as the right ones, thoughts as may be.
 
         Args:
             models: how many are in memory at the same time.
         """
-        room = budget(task, prompts)
+        said = max((len(a) for sample in samples for a in sample.answers), default=0)
+        room = min(said, budget(task, prompts)) + prompts.thinking
         lengths = [sample.length for sample in samples]
         questions = sum(len(sample.questions) for sample in samples)
         batches = -(-sum(lengths) // TOGETHER)
@@ -50,14 +53,14 @@ class Passes:
             sum(lengths) + room * questions,
             0,
             sum(map(self.seconds, lengths)) + batches * room * self._decode,
-            self.weights * models + self._run(together),
+            self.held + self._weights * (models - 1) + self._run(together),
         )
 
     def texts(self, lengths: Sequence[int]) -> Cost:
         """Cost of running over texts."""
         longest = max(lengths, default=0)
         seconds = sum(map(self.seconds, lengths))
-        return Cost("text", sum(lengths), 0, seconds, self.weights + self._run(longest))
+        return Cost("text", sum(lengths), 0, seconds, self.held + self._run(longest))
 
     def seconds(self, tokens: int) -> float:
         """Of a forward pass over a row."""

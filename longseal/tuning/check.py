@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from longseal.config import TuneConfig
 from longseal.errors import LongsealError
 from longseal.models.load import LanguageModel
-from longseal.tasks import Task
+from longseal.tasks import Recorded, Task
 from longseal.tasks.fitting import check_lengths, check_parts
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.bound import guard_of
@@ -21,6 +21,10 @@ def check_tuning(model: LanguageModel, tasks: Sequence[Task], config: TuneConfig
             be parted, or a format or text that the user wants guarded cannot be read or made.
     """
     prompts = Prompts(model, config.thinking)
+    if config.steps is not None and config.samples is not None:
+        raise LongsealError("--steps and --samples both say how long to train: leave one out")
+    if config.train_length is not None and all(isinstance(task, Recorded) for task in tasks):
+        raise LongsealError("--train-length: samples of a file are as long as they are")
     fixed = () if config.train_length is None else (config.train_length,)
     for each in tasks:
         check_parts(each, "train", "held-out")

@@ -11,6 +11,9 @@ from longseal.tuning.learned import State
 #: Shares of the best candidate's strength that are asked in turn where it does harm.
 WEAKER = (0.7, 0.5, 0.35, 0.25)
 
+#: Means over tasks of the same scores may differ by so much.
+ROUNDING = 1e-9
+
 #: What was learned after a step.
 StateOf = Callable[[int], State | None]
 
@@ -42,7 +45,7 @@ def best(judge: Judge, state: StateOf, first: int, last: int, so_far: Candidate)
         if so_far.accuracy == 1.0:
             break
         candidate = judge.judge(state(step), step, strength)
-        if candidate.accuracy > so_far.accuracy:
+        if candidate.accuracy > so_far.accuracy + ROUNDING:
             so_far = candidate
     return so_far
 
@@ -55,7 +58,7 @@ def harmless(
         return found
     for share in WEAKER:
         weaker = judge.judge(state(found.step), found.step, share * found.strength)
-        if weaker.accuracy <= unchanged.accuracy:
+        if weaker.accuracy <= unchanged.accuracy + ROUNDING:
             break
         if bound.allows(weaker, state(found.step)):
             return weaker

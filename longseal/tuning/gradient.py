@@ -86,6 +86,9 @@ class Gradient:
     def _run(self, plan: Plan, contexts: Sequence[EncodedSample], step: int) -> float:
         with plan.saving(self._model.network):
             values = [loss(self._model, each, backward=True) for each in contexts]
+            for parameter in self._learned.parameters.values():
+                if parameter.grad is not None:
+                    parameter.grad /= len(contexts)
             if self._replay is not None:
                 self._replay.backward(step)
         return sum(values) / len(values)

@@ -56,7 +56,7 @@ def _lengths(mixture: Mixture, config: TuneConfig) -> list[int]:
     if config.train_length is not None:
         return [config.train_length]
     if all(part.shortest is None for part in mixture.parts):
-        return [longest]
+        return [max(part.longest for part in mixture.parts)]
     found = [max(part.shortest or 0 for part in mixture.parts)]
     while found[-1] < longest:
         found.append(min(longest, _GROWTH * found[-1]))
@@ -82,7 +82,7 @@ def climb(
             found.append(judge.judge(rung.trajectory.state(last), last, 1.0))
             break
         found.append(best(judge, rung.trajectory.state, first, last, so_far))
-        pays = found[-1].accuracy > so_far.accuracy
+        pays = found[-1] is not so_far
         so_far = found[-1]
         if so_far.accuracy == 1.0 or not (pays or len(rungs) == 1):
             break

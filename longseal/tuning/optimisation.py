@@ -16,6 +16,7 @@ MOVEMENT: Mapping[Kind, float] = {"channel": 0.6, "head": 0.9, "lora": 0.02, "do
 PAPER_RATE: Mapping[Kind, float] = {"channel": 2e-2, "head": 1e-2, "lora": 2e-4, "dora": 2e-4}
 
 _BETA1, _BETA2 = 0.9, 0.95
+_LEAST = 1e-8  # what Adam divides by at least: where no gradient is, nothing moves
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 #: The learning rate of a step, from 0.
@@ -59,7 +60,7 @@ class Optimiser:
         for group in self._adam.param_groups:
             group["lr"] = rate
             if self._damped:
-                group["eps"] = self._mean_size()
+                group["eps"] = max(_LEAST, self._mean_size())
         self._adam.step()
         self.clear()
 
@@ -86,13 +87,17 @@ class Optimiser:
         """What the next step depends on, beside the numbers themselves."""
         tensors: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
-            adam = self._adam.state[parameter]
+            adam = self._adam.state.get(parameter)
+            if not adam:  # the loss does not depend on it
+                continue
             tensors |= {f"{name}/{moment}": adam[moment] for moment in _MOMENTS}
         return tensors
 
     def restore(self, state: Mapping[str, Tensor], steps: int) -> None:
         """Go back to a state after `steps` steps."""
         for name, parameter in self._parameters.items():
+            if f"{name}/{_MOMENTS[0]}" not in state:
+                continue
             moments = {moment: state[f"{name}/{moment}"].clone() for moment in _MOMENTS}
             self._adam.state[parameter] = {
                 "step": torch.tensor(float(steps)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,10 +21,12 @@ def record_of(
     unchanged: Candidate,
     chosen: Candidate,
     harm: Harm | None,
+    judged: Sequence[int],
 ) -> dict[str, Any]:
     """The record of a run, as JSON values.
 
     Args:
+        judged: tokens of the held-out samples, the least and the most.
         harm: what the guard found of the chosen candidate; None where nobody looked.
     """
     rungs = [
@@ -57,21 +60,21 @@ def record_of(
             for task, base in unchanged.by_task.items()
         },
         "guard": guard,
-        "sentence": sentence(config, unchanged, chosen, refused, harm),
+        "sentence": sentence(judged, unchanged, chosen, refused, harm),
         "stopped": next((rung.stopped for rung in climbed.rungs if rung.stopped), None),
         "skipped_layers": model.structure.by_reason(),
     }
 
 
 def sentence(
-    config: TuneConfig,
+    judged: Sequence[int],
     unchanged: Candidate,
     chosen: Candidate,
     refused: Candidate | None,
     harm: Harm | None,
 ) -> str:
     """What was gained and what was paid, in one sentence."""
-    lengths = " and ".join(f"{length:,}" for length in config.length)
+    lengths = " to ".join(f"{length:,}" for length in dict.fromkeys(judged))
     gained = "; ".join(
         f"{task} {base:.2f} to {chosen.by_task[task]:.2f}"
         for task, base in unchanged.by_task.items()

@@ -7,6 +7,7 @@ from random import Random
 import torch
 from torch import Tensor
 
+from longseal.config import TuneConfig
 from longseal.models.arguments import last_logits
 from longseal.models.load import LanguageModel
 from longseal.models.row_length import forget_lengths
@@ -37,7 +38,8 @@ class Replay:
             torch.tensor(prompts.tokens(prose.text(_TOKENS, Random(f"replay/{seed}/{piece}"))))
             for piece in range(_PIECES)
         ]
-        self.pieces = [piece[:_TOKENS].to(model.device) for piece in self.pieces]
+        most = min(_TOKENS, model.window or _TOKENS)
+        self.pieces = [piece[:most].to(model.device) for piece in self.pieces]
         with torch.no_grad():
             self._base = [self._predicted(piece) for piece in self.pieces]
 
@@ -58,3 +60,9 @@ class Replay:
         keep = last_logits(network, places)
         logits: Tensor = network(input_ids=piece[None], **keep, use_cache=False).logits[0]
         return (logits if keep else logits[places]).float().log_softmax(-1)
+
+
+def kept_text(model: LanguageModel, prompts: Prompts, config: TuneConfig) -> Replay | None:
+    """The text that steps keep; None where nobody looks at it, or in the paper's recipe."""
+    keeps = config.guard is not None and config.recipe != "paper"
+    return Replay(model, prompts, config.seed) if keeps else None

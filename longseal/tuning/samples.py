@@ -72,6 +72,13 @@ class Samples:
         length = max(length, self.shortest)
         return self._fit(f"{length}/held-out", length, self._config.questions)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample of a file that is trained on; 0 where samples are made."""
+        if not isinstance(self.task, Recorded):
+            return 0
+        return max(sample.length for sample in self._recorded("train"))
+
     def held_out(self) -> list[EncodedSample]:
         """Samples at the wanted length, to choose on; of a range its ends, in turn."""
         left, made = self._config.held_out, []

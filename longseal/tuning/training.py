@@ -48,7 +48,7 @@ class Rung:
     Attributes:
         length: tokens of the training contexts.
         trajectory: the steps that were made.
-        seconds: what they took in this session.
+        seconds: what they took.
         stopped: why it ended before its last step; None where it did not.
     """
 
@@ -76,6 +76,8 @@ class Trainer:
         self._config, self._folder, self._log, self._bar = config, folder, log, bar
         self._gradient = Gradient(model, learned, replay, log, bar)
         self._began = monotonic()
+        made = [] if log is None else log.read(event="step")
+        self._took = {line["step"]: line["took"] for line in made if "took" in line}  # seconds
         self._factor: float | None = None  # of the budget; once it is found, it stays
 
     def rung(self, length: int, start: Start, steps: int, part: float = 1.0) -> Rung:
@@ -87,7 +89,6 @@ class Trainer:
         Raises:
             LongsealError: memory or the disk are full; what was kept stays.
         """
-        began = monotonic()
         watch = Watch(self._model, self._mixture, length, self._log)
         self._gradient.plan_for(max(watch.samples, key=lambda sample: sample.tokens))
         budget = part * MOVEMENT[self._config.kind]
@@ -95,11 +96,12 @@ class Trainer:
             self._factor = self._raced(length)
         trajectory, stopped = self._make(length, start, steps, budget, watch)
         if stopped is _UNPROMISING:
-            whole = trajectory.last - start.steps >= _apart(steps)
+            whole = trajectory.last - start.steps >= apart(steps)
             loss = watch.latest if whole else inf
             self._factor = self._race(length, start, steps, budget, watch, loss)
             trajectory, stopped = self._make(length, start, steps, budget, watch)
-        return Rung(length, trajectory, round(monotonic() - began, 1), stopped)
+        took = [self._took.get(n, 0.0) for n in range(start.steps + 1, trajectory.last + 1)]
+        return Rung(length, trajectory, round(sum(took), 1), stopped)
 
     def _raced(self, length: int) -> float | None:
         """The factor that a race at this length found before; None where there was none."""
@@ -118,12 +120,15 @@ class Trainer:
         rate = self._rate(budget, steps)
         put(self._learned, start.state, start.strength)
         before = watch.look(start.steps, rate(0))
-        made_with = f"{length} tokens, first rate {rate(0)!r}"
+        made_with = (
+            f"{', '.join(self._config.task)}, seed {self._config.seed}, {length} tokens, "
+            f"{self._config.questions} questions, first rate {rate(0)!r}"
+        )
         trajectory = Trajectory(self._folder, start.steps, made_with)
         optimiser = self._optimiser()
         if (moments := trajectory.resume()) is not None:
             optimiser.restore(moments, trajectory.last - start.steps)
-        every = _apart(steps)
+        every = apart(steps)
         work = self._bar.add_task(f"tune at {length:,} tokens", total=steps)
         for step in range(steps):
             number = start.steps + step + 1
@@ -153,6 +158,7 @@ class Trainer:
         self, length: int, optimiser: Optimiser, rate: float, trajectory: Trajectory
     ) -> str | None:
         """Make one step and keep it. Returns why it was not kept, None where it was."""
+        began = monotonic()
         number = trajectory.last + 1
         contexts = self._mixture.step(length, number - 1)
         value = self._gradient.of(contexts, number)
@@ -161,11 +167,12 @@ class Trainer:
         if not (isfinite(value) and all(bool(each.isfinite().all()) for each in state.values())):
             return f"the loss or a number was not finite in step {number}: kept step {number - 1}"
         trajectory.keep(state, optimiser.state())
+        self._took[number] = round(monotonic() - began, 2)
         if self._log is not None:
             tokens = max(each.length for each in contexts)
             seconds = round(monotonic() - self._began, 2)
             done = {"step": number, "tokens": tokens, "loss": value, "seconds": seconds}
-            self._log.append({"event": "step", **done})
+            self._log.append({"event": "step", **done, "took": self._took[number]})
         return None
 
     def _race(
@@ -176,7 +183,7 @@ class Trainer:
         Args:
             loss: what the usual budget came to.
         """
-        every = _apart(steps)
+        every = apart(steps)
         losses = {1.0: loss}
         for factor in RACE:
             put(self._learned, start.state, start.strength)
@@ -196,7 +203,7 @@ class Trainer:
         return best
 
 
-def _apart(steps: int) -> int:
+def apart(steps: int) -> int:
     """How many steps are made between two looks."""
     return max(1, steps // _LOOKS)
 

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from longseal.config import TuneConfig
+from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.lora import AnyAdapter
 from longseal.models.load import LanguageModel
@@ -23,7 +24,7 @@ from longseal.tuning.ladder import Climbed, climb
 from longseal.tuning.learned import learned_of
 from longseal.tuning.recipe import followed
 from longseal.tuning.record import record_of
-from longseal.tuning.replay import Replay
+from longseal.tuning.replay import kept_text
 from longseal.tuning.samples import Mixture
 from longseal.tuning.training import Trainer
 
@@ -57,7 +58,13 @@ def tune(
             the disk are full.
     """
     tasks = [task] if isinstance(task, Task) else list(task)
-    config = config or TuneConfig(**{"task": tuple(each.name for each in tasks)} | fields)
+    given = {"task": tuple(each.name for each in tasks)} if config is None else config.model_dump()
+    config = TuneConfig.model_validate(given | fields)
+    if len(config.task) != len(tasks):
+        raise LongsealError(
+            f"the settings name {len(config.task)} tasks ({', '.join(config.task)}) and "
+            f"{len(tasks)} are given: name each, in the same order"
+        )
     started = monotonic()
     course = followed(config)
     prompts = Prompts(model, config.thinking)
@@ -75,8 +82,7 @@ def tune(
         if unchanged.accuracy != 1.0 or config.recipe == "paper":
             bound = Bound(model, learned, prompts, tasks, course, log, shown)
             put(learned, None, 0.0)
-            keeps = course.guard is not None and course.recipe != "paper"
-            replay = Replay(model, prompts, course.seed) if keeps else None
+            replay = kept_text(model, prompts, course)
             trainer = Trainer(model, learned, mixture, course, replay, folder, log, shown)
             climbed = climb(trainer, judge, mixture, course, unchanged)
             chosen = climbed.best[-1]
@@ -84,7 +90,13 @@ def tune(
                 chosen = harmless(judge, climbed.state, chosen, unchanged, bound)
             paid = bound.harm(chosen, climbed.state(chosen.step))
         put(learned, climbed.state(chosen.step), chosen.strength)
-        record = record_of(model, config, climbed, unchanged, chosen, paid)
+        lengths = [sample.length for samples in judge.samples for sample in samples]
+        judged = (
+            (min(lengths), max(lengths))
+            if all(part.shortest is None for part in mixture.parts)
+            else config.length
+        )
+        record = record_of(model, config, climbed, unchanged, chosen, paid, judged)
         return learned.adapter(model, record | {"seconds": round(monotonic() - started, 1)})
 
 

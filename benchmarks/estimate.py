@@ -31,7 +31,7 @@ from longseal.files import Log
 from longseal.measure import machine, peak_memory, versions
 from longseal.models.default import default_model
 
-QUICK = {"length": 1024, "train_length": 640, "samples": 16, "questions": 4, "held_out": 4}
+QUICK = {"length": 1024, "samples": 16, "questions": 4, "held_out": 4}
 
 #: By stage: seconds and bytes.
 Found = dict[str, dict[str, float]]

@@ -1,9 +1,9 @@
 """What `longseal tune --dry-run` foretells beside what then happens, stage by stage.
 
-Line retrieval: first the estimate, then the tuning itself for its times, then the same tuning once
-more a stage at a time for peak memory. Every one of them is a process of its own; a later stage
-goes on from what the one before left in the run folder, as a resumed run does. Ratios are those of
-the estimate to what was measured, of the stages that came to pass.
+Line retrieval: first the estimate, then the tuning itself, a stage at a time. Every one of them is
+a process of its own; a later stage goes on from what the one before left in the run folder, as a
+resumed run does. Ratios are those of the estimate to what was measured, of the stages that came to
+pass.
 
     python benchmarks/estimate.py [--quick] [--model ...] [--length 2048] [--kind channel]
 """
@@ -35,6 +35,7 @@ QUICK = {"length": 1024, "samples": 16, "questions": 4, "held_out": 4}
 
 #: By stage: seconds and bytes.
 Found = dict[str, dict[str, float]]
+FIRST = "judge the base"
 
 
 def main(
@@ -67,14 +68,13 @@ def main(
     print(json.dumps({"machine": machine(torch.device("cpu")), "versions": versions()}))
     expected = _apart(foretold, source, loading, config)
     with TemporaryDirectory() as place:
-        found = _apart(tuned, source, loading, config, Path(place, "timed"))
-        for stage in found:
-            peaks = _apart(tuned, source, loading, config, Path(place, "measured"), stage)
-            found[stage]["memory"] = peaks[stage]["memory"]
+        found: Found = {}
+        stage: str | None = FIRST
+        while stage is not None:
+            now, then = stage, expected.get(stage)
+            found[now], stage = _apart(tuned, source, loading, config, Path(place), now)
+            print(json.dumps({"stage": now, "foretold": then, "measured": found[now]}), flush=True)
     ratios = {name: compared(expected, found, name) for name in ("seconds", "memory")}
-    for stage, measured in found.items():
-        line = {"stage": stage, "foretold": expected.get(stage), "measured": measured}
-        print(json.dumps(line | {name: ratios[name].get(stage) for name in ratios}))
     print(json.dumps({"benchmark": "estimate", "quick": quick, **settings, **ratios}))
 
 
@@ -104,16 +104,11 @@ def foretold(source: str, loading: Mapping[str, Any], config: TuneConfig) -> Fou
 
 
 def tuned(
-    source: str,
-    loading: Mapping[str, Any],
-    config: TuneConfig,
-    folder: Path,
-    last: str | None = None,
-) -> Found:
-    """Tune, or go on with it, until the end of a stage; the process's peak is in each stage."""
-    folder.mkdir(exist_ok=True)
+    source: str, loading: Mapping[str, Any], config: TuneConfig, folder: Path, stage: str
+) -> tuple[dict[str, float], str | None]:
+    """Go on with a tuning to the end of a stage: what it took, and the stage after it."""
     loaded, log = longseal.load(source, **loading), Log(folder / "log.jsonl")
-    stages = Stages(last)
+    stages = Stages(stage)
     try:
         longseal.tune(
             loaded, longseal.task("lines"), config, folder=folder / "steps", log=log, bar=stages
@@ -121,36 +116,43 @@ def tuned(
         stages.ends()
     except _EnoughError:
         pass
-    peak = peak_memory(loaded.device)
-    return {name: {"seconds": round(s, 2), "memory": peak} for name, s in stages.seconds.items()}
+    took = {"seconds": round(stages.seconds, 2), "memory": peak_memory(loaded.device)}
+    return took, stages.after
 
 
 class _EnoughError(Exception):
-    """The last stage has ended."""
+    """The stage has ended."""
 
 
 class Stages(Progress):
-    """A bar that shows nothing, and knows from what it is told to show which stage it is."""
+    """A bar that shows nothing, and knows from what it is told to show which stage it is.
 
-    def __init__(self, last: str | None) -> None:
+    Attributes:
+        seconds: that the stage which is measured took.
+        after: the stage after it; None while there is none.
+    """
+
+    def __init__(self, measured: str) -> None:
         super().__init__(console=Console(quiet=True), disable=True)
-        self.seconds: dict[str, float] = {}
-        self._stage, self._began, self._last = "judge the base", monotonic(), last
+        self.seconds = 0.0
+        self.after: str | None = None
+        self._measured, self._stage, self._began = measured, FIRST, monotonic()
 
     def add_task(self, description: str, *args: Any, **fields: Any) -> TaskID:
-        """Begin a piece of work."""
+        """Begin a piece of work; what came before it is of the stage before."""
         self.ends()
         after = self._after(description)
-        if self._stage == self._last != after:
+        if self._stage == self._measured != after:
+            self.after = after
             raise _EnoughError
         self._stage = after
         return super().add_task(description, *args, **fields)
 
     def ends(self) -> None:
-        """What has passed belongs to the stage that it is."""
-        now = monotonic()
-        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._began
-        self._began = now
+        """The piece of work has ended."""
+        if self._stage == self._measured:
+            self.seconds += monotonic() - self._began
+        self._began = monotonic()
 
     def _after(self, description: str) -> str:
         if description.startswith("tune at"):
@@ -162,7 +164,7 @@ class Stages(Progress):
         return self._stage
 
 
-def _apart(work: Callable[..., Found], *args: Any) -> Found:
+def _apart(work: Callable[..., Any], *args: Any) -> Any:
     """Do it in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         return fresh.submit(work, *args).result()

@@ -116,7 +116,7 @@ def test_each_task_s_held_out_score_is_told_and_the_mean_is_by_weight(mixed):
         assert whole == pytest.approx((2 * pairs + others) / 3)
     assert "pairs" in record["sentence"]
     assert "others" in record["sentence"]
-    assert "96 and 192" in record["sentence"]
+    assert "96 to 192" in record["sentence"]
 
 
 def test_each_task_has_its_share_of_the_steps(mixed):

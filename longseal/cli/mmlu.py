@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from longseal.cli.app import Flat, app, console, load_model, print_found
 from longseal.cli.variants import load_variants
@@ -26,7 +26,11 @@ def mmlu(
         ),
     ] = (),
     questions: Annotated[
-        int | None, Parameter(help="Questions of each subject, at most. [default: all]")
+        int | None,
+        Parameter(
+            help="Questions of each subject, at most. [default: all]",
+            validator=validators.Number(gte=1),
+        ),
     ] = None,
     loading: Annotated[LoadConfig, Flat] = LoadConfig(),
     out: Annotated[

@@ -7,7 +7,7 @@ from time import monotonic
 
 from longseal.config import EvaluateConfig, TuneConfig
 from longseal.estimate.cost import Cost
-from longseal.estimate.passes import Passes
+from longseal.estimate.passes import Passes, shortest
 from longseal.evaluation.plan import plan
 from longseal.models.load import LanguageModel
 from longseal.models.work import operations
@@ -15,6 +15,7 @@ from longseal.tasks import Task
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.bound import guard_of
 from longseal.tuning.choose import candidates
+from longseal.tuning.guard import places
 from longseal.tuning.ladder import planned
 from longseal.tuning.learned import Learned, learned_of
 from longseal.tuning.memory import Plan, fitting_plan
@@ -44,7 +45,7 @@ class Estimator:
         for task in self._tasks:
             made = plan(task, prompts, config, self._model.window).samples
             samples = [sample.encoded for sample in made]
-            parts.append(self._passes.answers(prompts, task, samples, models))
+            parts.append(self._passes.answers(prompts, [(task, samples)], models))
         return Cost.of(f"evaluate {variant}", parts)
 
     def tuning(self, config: TuneConfig) -> list[Cost]:
@@ -55,11 +56,11 @@ class Estimator:
         config = followed(config)
         prompts = Prompts(self._model, config.thinking)
         mixture = Mixture.of(self._tasks, prompts, config, self._model.window)
+        guarding = self._guarding(prompts, config)
         judging = Cost.of(
             "judge",
-            [self._passes.answers(prompts, p.task, p.held_out()) for p in mixture.parts],
+            [self._passes.answers(prompts, [(p.task, p.held_out())]) for p in mixture.parts],
         )
-        guarding = self._guarding(prompts, config)
         costs = [Cost.of("judge the base", [judging, guarding])]
         learned = learned_of(config.kind, self._model, config.seed)
         with learned.attached(self._model.network):
@@ -105,28 +106,29 @@ class Estimator:
 
     def _timed_replay(self) -> float:
         """Seconds that keeping general text adds to a step."""
-        if self._replay is None:
-            return 0.0
-        started = monotonic()
-        self._replay.backward(1)
-        return monotonic() - started
+        replay = self._replay
+        return 0.0 if replay is None else shortest(lambda: replay.backward(1))
 
     def _timed(self, plan: Plan, contexts: Sequence[EncodedSample]) -> float:
         """Seconds of one step."""
-        started = monotonic()
-        with plan.saving(self._model.network):
+
+        def step() -> None:
             for context in contexts:
                 loss(self._model, context, backward=True)
-        return monotonic() - started
+
+        with plan.saving(self._model.network):
+            return shortest(step)
 
     def _guarding(self, prompts: Prompts, config: TuneConfig) -> Cost:
         """Cost of looking at other formats and text once."""
         guard = guard_of(self._model, prompts, self._tasks, config)
         if guard is None:
             return Cost.of("guard", [])
-        texts = [len(piece) for text in guard.texts for piece in text.pieces]
-        formats = [self._passes.answers(prompts, f.task, f.samples) for f in guard.formats]
-        return Cost.of("guard", [self._passes.texts(texts), *formats])
+        lengths = [len(piece) for text in guard.texts for piece in text.pieces]
+        seen = [count for text in guard.texts for count in places(self._model, text)]
+        texts = self._passes.texts(lengths, seen)
+        formats = [(each.task, each.samples) for each in guard.formats]
+        return Cost.of("guard", [texts, self._passes.answers(prompts, formats)])
 
 
 def _tokens(rows: Sequence[EncodedSample]) -> int:

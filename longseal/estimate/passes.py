@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import torch
@@ -19,6 +19,7 @@ from longseal.tasks.prompt import EncodedSample, Prompts
 
 _TOKENS = 512
 _ANSWERS = 16
+_TRIALS = 3
 
 
 class Passes:
@@ -35,32 +36,47 @@ class Passes:
         self._weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
 
     def answers(
-        self, prompts: Prompts, task: Task, samples: Sequence[EncodedSample], models: int = 1
+        self,
+        prompts: Prompts,
+        asked: Sequence[tuple[Task, Sequence[EncodedSample]]],
+        models: int = 1,
     ) -> Cost:
-        """Cost of answering: answers are taken to be as long as the right ones, thoughts as may be.
+        """Cost of answering, of several tasks side by side.
+
+        Answers are taken to be as long as the right ones, thoughts as long as they may be.
 
         Args:
             models: how many are in memory at the same time.
         """
-        said = max((len(a) for sample in samples for a in sample.answers), default=0)
-        room = min(said, budget(task, prompts)) + prompts.thinking
+        samples = [sample for _, given in asked for sample in given]
+        said = [
+            min(budget(task, prompts), len(answer) + 1 + prompts.thinking)
+            for task, given in asked
+            for sample in given
+            for answer in sample.answers
+        ]
         lengths = [sample.length for sample in samples]
-        questions = sum(len(sample.questions) for sample in samples)
         batches = -(-sum(lengths) // TOGETHER)
         together = max(max(lengths, default=0), min(sum(lengths), TOGETHER))
         return Cost(
-            task.name,
-            sum(lengths) + room * questions,
+            "answers",
+            sum(lengths) + sum(said),
             0,
-            sum(map(self.seconds, lengths)) + batches * room * self._decode,
+            sum(map(self.seconds, lengths)) + batches * max(said, default=0) * self._decode,
             self.held + self._weights * (models - 1) + self._run(together),
         )
 
-    def texts(self, lengths: Sequence[int]) -> Cost:
-        """Cost of running over texts."""
-        longest = max(lengths, default=0)
-        seconds = sum(map(self.seconds, lengths))
-        return Cost("text", sum(lengths), 0, seconds, self.held + self._run(longest))
+    def texts(self, lengths: Sequence[int], places: Sequence[int]) -> Cost:
+        """Cost of predicting pieces of text, whose predictions are kept from now on.
+
+        Args:
+            places: of each piece, at which predictions are kept (in CPU memory, float32).
+        """
+        one = 4 * vocabulary_size(self._model.network)
+        kept = one * sum(places) if self._model.device.type == "cpu" else 0
+        run = max(self._run(max(lengths, default=0)), 2 * one * max(places, default=0))
+        self.held += kept
+        return Cost("text", sum(lengths), 0, sum(map(self.seconds, lengths)), self.held + run)
 
     def seconds(self, tokens: int) -> float:
         """Of a forward pass over a row."""
@@ -79,11 +95,19 @@ class Passes:
     def _timed(self) -> tuple[float, float]:
         network, device = self._model.network, self._model.device
         row = torch.arange(_TOKENS, device=device)[None] % vocabulary_size(network)
-        seconds: list[float] = []
-        for _ in range(2):  # the first pass warms up
-            for tokens in (row, row[:, :_ANSWERS]):
-                started = monotonic()
-                options = last_logits(network, 1)
-                network(input_ids=tokens, use_cache=False, **options).logits[0, -1, 0].item()
-                seconds.append(monotonic() - started)
-        return seconds[2], seconds[3]
+
+        def run(tokens: torch.Tensor) -> None:
+            options = last_logits(network, 1)
+            network(input_ids=tokens, use_cache=False, **options).logits[0, -1, 0].item()
+
+        return shortest(lambda: run(row)), shortest(lambda: run(row[:, :_ANSWERS]))
+
+
+def shortest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of some trials: the first warms up, and others may use the machine."""
+    seconds = []
+    for _ in range(_TRIALS):
+        started = monotonic()
+        work()
+        seconds.append(monotonic() - started)
+    return min(seconds)

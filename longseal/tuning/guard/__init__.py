@@ -3,5 +3,6 @@
 from longseal.tuning.guard.guard import Guard
 from longseal.tuning.guard.harm import Harm, harm
 from longseal.tuning.guard.measured import FormatScore, Measured, TextScore
+from longseal.tuning.guard.text import places
 
-__all__ = ["FormatScore", "Guard", "Harm", "Measured", "TextScore", "harm"]
+__all__ = ["FormatScore", "Guard", "Harm", "Measured", "TextScore", "harm", "places"]

@@ -67,6 +67,11 @@ def own_text(prompts: Prompts, path: Path, length: int) -> Text:
     return Text(str(path), tuple(piece for piece in pieces if len(piece) >= _LEAST))
 
 
+def places(model: LanguageModel, text: Text) -> list[int]:
+    """At how many places of each piece a prediction is looked at."""
+    return [len(_places(model, piece, len(text.pieces))) for piece in text.pieces]
+
+
 def predictions(model: LanguageModel, text: Text) -> list[Tensor]:
     """Log-probabilities at some places of each piece: `(n_places, vocabulary)`, float32, on CPU."""
     return [_log_probabilities(model, piece, len(text.pieces)).cpu() for piece in text.pieces]
@@ -111,11 +116,11 @@ def _log_probabilities(model: LanguageModel, piece: Sequence[int], pieces: int) 
     """Of the token after each place: `(n_places, vocabulary)`, float32; `lm_head` sees no other."""
     network = model.network
     forget_lengths(network)
-    places = _places(model, piece, pieces).to(model.device)
-    keep = last_logits(network, places)
+    asked = _places(model, piece, pieces).to(model.device)
+    keep = last_logits(network, asked)
     tokens = torch.tensor([piece], device=model.device)
     logits: Tensor = network(input_ids=tokens, **keep, use_cache=False).logits[0]
-    return (logits if keep else logits[places]).float().log_softmax(-1)
+    return (logits if keep else logits[asked]).float().log_softmax(-1)
 
 
 def _places(model: LanguageModel, piece: Sequence[int], pieces: int) -> Tensor:

@@ -35,7 +35,7 @@ QUICK = {"length": 1024, "samples": 16, "questions": 4, "held_out": 4}
 
 #: By stage: seconds and bytes.
 Found = dict[str, dict[str, float]]
-FIRST = "judge the base"
+FIRST, WEAKER = "judge the base", "try weaker strengths"  # the latter is not foretold
 
 
 def main(
@@ -83,9 +83,10 @@ def compared(expected: Found, found: Found, name: str) -> dict[str, float]:
     both = [stage for stage in found if stage in expected]
     whole: Callable[..., float] = sum if name == "seconds" else max
     pairs = {stage: (expected[stage][name], found[stage][name]) for stage in both}
-    pairs["in all"] = tuple(
+    guessed, true_in_all = (
         whole(each[stage][name] for stage in both) for each in (expected, found)
     )
+    pairs["in all"] = (guessed, true_in_all)
     return {stage: round(guess / true, 2) for stage, (guess, true) in pairs.items() if true}
 
 
@@ -158,9 +159,11 @@ class Stages(Progress):
         if description.startswith("tune at"):
             return description.removesuffix(" tokens")
         if description == "look at other formats and text again":
-            return "look at other formats again"
-        if description.startswith("judge step") and self._stage.startswith("tune"):
-            return f"choose {self._stage.removeprefix('tune ')}"
+            return WEAKER if self._stage == WEAKER else "look at other formats again"
+        if description.startswith("judge step"):
+            if self._stage.startswith("tune"):
+                return f"choose {self._stage.removeprefix('tune ')}"
+            return self._stage if self._stage.startswith("choose") else WEAKER
         return self._stage
 
 

@@ -45,23 +45,32 @@ class Estimator:
         for task in self._tasks:
             made = plan(task, prompts, config, self._model.window).samples
             samples = [sample.encoded for sample in made]
-            parts.append(self._passes.answers(prompts, [(task, samples)], models))
+            asked = [(task, samples)]
+            learned = variant != "base"
+            parts.append(self._passes.answers(prompts, asked, models, learned=learned))
         return Cost.of(f"evaluate {variant}", parts)
 
     def tuning(self, config: TuneConfig) -> list[Cost]:
         """Costs of judging what there is, of each training length, and of the last look.
 
-        Longer training lengths than the first are only tried as long as they pay.
+        Longer training lengths than the first are only tried as long as they pay. The last look is
+        taken again for each weaker strength that has to be tried.
         """
         config = followed(config)
         prompts = Prompts(self._model, config.thinking)
         mixture = Mixture.of(self._tasks, prompts, config, self._model.window)
         guarding = self._guarding(prompts, config)
-        judging = Cost.of(
-            "judge",
-            [self._passes.answers(prompts, [(p.task, p.held_out())]) for p in mixture.parts],
+        before, after = (
+            Cost.of(
+                "judge",
+                [
+                    self._passes.answers(prompts, [(part.task, part.held_out())], learned=tuned)
+                    for part in mixture.parts
+                ],
+            )
+            for tuned in (False, True)
         )
-        costs = [Cost.of("judge the base", [judging, guarding])]
+        costs = [Cost.of("judge the base", [before, guarding])]
         learned = learned_of(config.kind, self._model, config.seed)
         with learned.attached(self._model.network):
             self._replay = kept_text(self._model, prompts, config)
@@ -70,7 +79,7 @@ class Estimator:
                 asked = 1 if config.recipe == "paper" else len(list(candidates(0, steps)))
                 costs += [
                     self._training(learned, mixture, length, steps, f"tune at {length:,}{pays}"),
-                    Cost.of(f"choose{pays}", [judging] * asked),
+                    Cost.of(f"choose{pays}", [after] * asked),
                 ]
         if config.guard is not None:
             costs.append(Cost.of("look at other formats again", [guarding]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 
 import torch
@@ -18,12 +19,12 @@ from longseal.tasks.fitting import budget
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 _TOKENS = 512
-_ANSWERS = 16
+_FEW, _MANY = 8, 32  # answers that grow side by side
 _TRIALS = 3
 
 
 class Passes:
-    """Times a forward pass over 512 tokens, and one over a token for each of 16 answers.
+    """Times a forward pass over 512 tokens, and those over a token for each of some answers.
 
     Attributes:
         held: bytes in use while nothing runs: the weights, and on a CPU the process itself.
@@ -31,7 +32,7 @@ class Passes:
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self._forward, self._decode = self._timed()
+        self._forward, self._few, self._many = self._timed()
         self.held = memory_now(model.device)  # now that the weights have been read
         self._weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
 
@@ -40,29 +41,34 @@ class Passes:
         prompts: Prompts,
         asked: Sequence[tuple[Task, Sequence[EncodedSample]]],
         models: int = 1,
+        *,
+        learned: bool = False,
     ) -> Cost:
         """Cost of answering, of several tasks side by side.
 
-        Answers are taken to be as long as the right ones, thoughts as long as they may be.
-
         Args:
             models: how many are in memory at the same time.
+            learned: answers are as long as the right ones, and thoughts as they may be; a model
+                that was not tuned for it goes on as long as it may, here and there.
         """
         samples = [sample for _, given in asked for sample in given]
         said = [
             min(budget(task, prompts), len(answer) + 1 + prompts.thinking)
+            if learned
+            else budget(task, prompts)
             for task, given in asked
             for sample in given
             for answer in sample.answers
         ]
         lengths = [sample.length for sample in samples]
         batches = -(-sum(lengths) // TOGETHER)
+        passes = batches * max(said, default=0)
         together = max(max(lengths, default=0), min(sum(lengths), TOGETHER))
         return Cost(
             "answers",
             sum(lengths) + sum(said),
             0,
-            sum(map(self.seconds, lengths)) + batches * max(said, default=0) * self._decode,
+            sum(map(self.seconds, lengths)) + passes * self._decode(len(said) / max(1, batches)),
             self.held + self._weights * (models - 1) + self._run(together),
         )
 
@@ -82,6 +88,11 @@ class Passes:
         """Of a forward pass over a row."""
         return self._forward * operations(self._model, tokens) / operations(self._model, _TOKENS)
 
+    def _decode(self, answers: float) -> float:
+        """Seconds of a pass over a token for each of so many answers."""
+        more = (self._many - self._few) / (_MANY - _FEW)
+        return max(self._few / 2, self._few + more * (answers - _FEW))
+
     def _run(self, tokens: int) -> int:
         """Bytes of the cache and of one layer's intermediate results over `tokens`."""
         config = self._model.network.config.get_text_config(decoder=True)
@@ -92,7 +103,7 @@ class Passes:
         return tokens * size * (cache + 8 * width + 3 * hidden)
 
     @torch.no_grad()
-    def _timed(self) -> tuple[float, float]:
+    def _timed(self) -> tuple[float, float, float]:
         network, device = self._model.network, self._model.device
         row = torch.arange(_TOKENS, device=device)[None] % vocabulary_size(network)
 
@@ -100,7 +111,10 @@ class Passes:
             options = last_logits(network, 1)
             network(input_ids=tokens, use_cache=False, **options).logits[0, -1, 0].item()
 
-        return shortest(lambda: run(row)), shortest(lambda: run(row[:, :_ANSWERS]))
+        whole, few, many = (
+            shortest(partial(run, row[:, :tokens])) for tokens in (_TOKENS, _FEW, _MANY)
+        )
+        return whole, few, many
 
 
 def shortest(work: Callable[[], object]) -> float:

@@ -25,12 +25,13 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Pre
 from longseal.config import Quantization
 from longseal.measure import machine, versions
 from longseal.models.load import LanguageModel, pick_device, window
+from longseal.models.saving import Way, saving, ways
 from longseal.models.structure import find_structure
 from longseal.tasks import Question, Sample
+from longseal.tasks.loss import loss
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import LearnedScales
-from longseal.tuning.memory import Way, fitting_plan, saving, ways
-from longseal.tuning.step import loss
+from longseal.tuning.memory import fitting_plan
 
 _SEVEN_B = LlamaConfig(
     hidden_size=4096,

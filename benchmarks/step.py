@@ -31,11 +31,12 @@ import longseal
 from longseal.config import LoadConfig
 from longseal.measure import machine, peak_memory, versions
 from longseal.models.load import LanguageModel
+from longseal.models.saving import Way, saving
 from longseal.tasks.fitting import fit
+from longseal.tasks.loss import loss
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.learned import LearnedScales
-from longseal.tuning.memory import Way, saving, step_bytes
-from longseal.tuning.step import loss
+from longseal.tuning.memory import step_bytes
 
 _LINEAR = 1.15  # memory's growth from one length to the next, as a power of the length
 Cost = dict[str, Any]

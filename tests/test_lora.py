@@ -13,10 +13,10 @@ import longseal
 from longseal import LongsealError
 from longseal.models.load import LanguageModel
 from longseal.models.projections import attention_projections
+from longseal.models.saving import saving
 from longseal.models.structure import find_structure
+from longseal.tasks.loss import loss
 from longseal.tuning.learned import learned_of, snapshot
-from longseal.tuning.memory import saving
-from longseal.tuning.step import loss
 
 MLA = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
 

@@ -9,12 +9,13 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from longseal.models.load import LanguageModel
+from longseal.models.saving import saving, ways
 from longseal.models.sites import Structure
 from longseal.models.structure import find_structure
+from longseal.tasks.loss import loss
 from longseal.tuning.learned import LearnedScales
-from longseal.tuning.memory import fitting_plan, saving, step_bytes, ways
+from longseal.tuning.memory import fitting_plan, step_bytes
 from longseal.tuning.memory.live import Live
-from longseal.tuning.step import loss
 
 WAYS = ["everything", "attention", "layers", "tiles", "offload"]
 NAMES = ["llama", "gpt2", "mistral"]

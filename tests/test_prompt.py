@@ -11,10 +11,10 @@ from longseal.errors import LongsealError
 from longseal.models.generation import generate
 from longseal.models.load import LanguageModel
 from longseal.tasks import Question, Sample, Wanted
+from longseal.tasks.answered_row import answered_row
 from longseal.tasks.fitting import check_lengths, check_window, fit
 from longseal.tasks.lines import Lines
 from longseal.tasks.prompt import Prompts
-from longseal.tuning.batches import training_row
 
 WITHOUT_BOS = tiny.TEMPLATE.replace("{{ bos_token }}", "")
 SAMPLE = Lines().sample(Wanted(5, 3))
@@ -219,7 +219,7 @@ def test_the_prompt_that_is_trained_on_is_the_prompt_that_is_asked(loaded, name)
     model = loaded(name)
     encoded = Prompts(model).encode(Sample(SAMPLE.context, SAMPLE.questions[:1]))
     prompt = [*encoded.context, *encoded.questions[0]]
-    trained = training_row(encoded, torch.device("cpu")).row
+    trained = answered_row(encoded, torch.device("cpu")).row
     asked = rows_read(
         model.network,
         lambda: list(generate(model, [encoded], max_new_tokens=1, stop_tokens=[1])),

@@ -10,9 +10,9 @@ from torch import nn
 import longseal
 from longseal.errors import LongsealError
 from longseal.models.load import LanguageModel, load_alike
+from longseal.models.saving import saving
+from longseal.tasks.loss import loss
 from longseal.tuning.learned import LearnedScales
-from longseal.tuning.memory import saving
-from longseal.tuning.step import loss
 
 #: Widths are whole blocks of 64 weights, in which they are quantised.
 WIDE = tiny.LLAMA | {

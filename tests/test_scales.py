@@ -9,7 +9,7 @@ import torch
 import longseal
 from longseal.errors import LongsealError
 from longseal.scales import Scales
-from longseal.tuning.step import loss
+from longseal.tasks.loss import loss
 
 KINDS = ["head", "channel"]
 ROW = torch.tensor([tiny.tokens(50)])

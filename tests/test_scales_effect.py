@@ -11,7 +11,7 @@ from transformers.models.llama.modeling_llama import LlamaAttention
 
 from longseal import Adapter, LongsealError, load
 from longseal.scales import Scales, attached, effect
-from longseal.tuning.step import loss
+from longseal.tasks.loss import loss
 
 ROW = torch.tensor([tiny.tokens(20)])
 

@@ -9,9 +9,9 @@ import torch
 from torch.func import functional_call
 
 from longseal.models.generation import generate
+from longseal.models.saving import saving
 from longseal.models.shared_context import shares_context
-from longseal.tuning.memory import saving
-from longseal.tuning.step import loss
+from longseal.tasks.loss import loss
 
 NAMES = ["llama", "gpt2", "mistral"]
 LONG = tiny.encoded(context=140)  # beyond the 96 tokens of Mistral's window

@@ -9,7 +9,7 @@ import torch
 from longseal.models.load import LanguageModel
 from longseal.models.shared_context import shares_context
 from longseal.models.structure import find_structure
-from longseal.tuning.step import loss, parts
+from longseal.tasks.loss import loss, parts
 
 LIMIT = 150  # tokens; rows beyond it are encoded otherwise
 LENGTH_DEPENDENT = {

@@ -13,9 +13,9 @@ from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.scales import Scales
 from longseal.tasks.fitting import fit
+from longseal.tasks.loss import loss
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.optimisation import MOVEMENT
-from longseal.tuning.step import loss
 from longseal.tuning.tune import tune
 
 CONFIG = TuneConfig(

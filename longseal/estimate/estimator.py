@@ -12,6 +12,7 @@ from longseal.evaluation.plan import plan
 from longseal.models.load import LanguageModel
 from longseal.models.work import operations
 from longseal.tasks import Task
+from longseal.tasks.loss import loss, parts
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.bound import guard_of
 from longseal.tuning.choose import candidates
@@ -22,7 +23,6 @@ from longseal.tuning.memory import Plan, fitting_plan
 from longseal.tuning.recipe import followed
 from longseal.tuning.replay import Replay, kept_text
 from longseal.tuning.samples import Mixture
-from longseal.tuning.step import loss, parts
 from longseal.tuning.training import apart
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from time import monotonic
 
 import torch
 
-from longseal.models.growing import Growing
+from longseal.models.growing import Growing, grow
 from longseal.models.load import LanguageModel
 from longseal.models.packed_row import Memory
 from longseal.models.padded_rows import continue_rows, runs_together
@@ -112,11 +111,11 @@ def _packed(
     """
     network, device = model.network, model.device
     rows: list[Growing] = []
+    kept = before
     for asked, shared in group:
         began = monotonic()
-        previous = rows[-1].memory if rows else before
-        memory = previous.start(shared, asked.room, last=not rows)
-        row = Growing(asked, memory, device)
+        kept = kept.start(shared, asked.room, last=not rows)
+        row = Growing(asked, kept, device)
         rows.append(row)
         segment, tokens, positions = row.context_pass(shared)
         if segment.tokens:
@@ -125,30 +124,8 @@ def _packed(
             if device.type != "cpu":
                 torch.accelerator.synchronize(device)  # or its time would be counted for the next
         row.spend((monotonic() - began) / len(row.alive))
-    kept = rows[-1].memory if goes_on else Memory(0)
-    passes = [row.question_pass() for row in rows]
-    ends = [row.question_ends() for row in rows]
-    while rows:
-        began = monotonic()
-        sizes = [segment.tokens for segment, _, _ in passes]
-        starts = accumulate(sizes, initial=0)
-        places = torch.cat([start + end for start, end in zip(starts, ends, strict=False)])
-        tokens = torch.cat([part for _, part, _ in passes], dim=1)
-        positions = torch.cat([part for _, _, part in passes], dim=1)
-        segments = [segment for segment, _, _ in passes]
-        # These hold only while the network runs: the caller may use it between two answers.
-        with torch.no_grad(), packed_attention(network), packed_pass(*segments):
-            logits = logits_of(network, tokens, positions, places)
-        chosen = logits.argmax(-1).tolist()
-        share = (monotonic() - began) / len(chosen)
-        for row in rows:
-            row.spend(share)
-            new, chosen = chosen[: len(row.alive)], chosen[len(row.alive) :]
-            yield from row.take(new, stop)
-        rows = [row for row in rows if row.alive]
-        passes = [row.next_pass() for row in rows]
-        ends = [torch.arange(len(row.alive), device=device) for row in rows]
-    return kept
+    yield from grow(model, rows, stop)
+    return kept if goes_on else Memory(0)
 
 
 def _batches(model: LanguageModel, samples: Sequence[Asked]) -> Iterator[list[tuple[Asked, int]]]:

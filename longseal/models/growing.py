@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from time import monotonic
 
 import torch
 from torch import Tensor
 
-from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
+from longseal.models.load import LanguageModel
+from longseal.models.packed_row import Keeps, Layout, PackedRow, Segment
 from longseal.models.prompted import Asked, Continuation
+from longseal.models.shared_context import logits_of, packed_attention, packed_pass
 
 
 class Growing:
     """A packed row whose blocks grow by a token in every pass while they are being answered."""
 
-    def __init__(self, asked: Asked, memory: Memory, device: torch.device) -> None:
+    def __init__(self, asked: Asked, memory: Keeps, device: torch.device) -> None:
         self.memory = memory
         self._asked = asked
         self._start = len(asked.context)
@@ -67,3 +71,32 @@ class Growing:
                 self.alive.remove(question)
                 seconds = self._seconds[question]
                 yield Continuation(self._asked.index, question, answer, seconds)
+
+
+def grow(
+    model: LanguageModel, rows: Sequence[Growing], stop: frozenset[int]
+) -> Iterator[Continuation]:
+    """Run the questions of rows whose contexts have been run, and answer them side by side."""
+    network, device = model.network, model.device
+    passes = [row.question_pass() for row in rows]
+    ends = [row.question_ends() for row in rows]
+    while rows:
+        began = monotonic()
+        sizes = [segment.tokens for segment, _, _ in passes]
+        starts = accumulate(sizes, initial=0)
+        places = torch.cat([start + end for start, end in zip(starts, ends, strict=False)])
+        tokens = torch.cat([part for _, part, _ in passes], dim=1)
+        positions = torch.cat([part for _, _, part in passes], dim=1)
+        segments = [segment for segment, _, _ in passes]
+        # These hold only while the network runs: the caller may use it between two answers.
+        with torch.no_grad(), packed_attention(network), packed_pass(*segments):
+            logits = logits_of(network, tokens, positions, places)
+        chosen = logits.argmax(-1).tolist()
+        share = (monotonic() - began) / len(chosen)
+        for row in rows:
+            row.spend(share)
+            new, chosen = chosen[: len(row.alive)], chosen[len(row.alive) :]
+            yield from row.take(new, stop)
+        rows = [row for row in rows if row.alive]
+        passes = [row.next_pass() for row in rows]
+        ends = [torch.arange(len(row.alive), device=device) for row in rows]

@@ -8,8 +8,9 @@ context's end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -70,6 +71,17 @@ class PackedRow:
         )
 
 
+KeyValue = tuple[Tensor, Tensor]
+
+
+class Keeps(Protocol):
+    """What keeps the keys and values of a row's tokens from pass to pass."""
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
+        """Add `(batch, n_kv_heads, tokens, head_dim)`; return all that the layer holds so far."""
+        ...
+
+
 @dataclass
 class Memory:
     """Keys and values of a row that grows, a buffer a layer: what a cache is to an ordinary row.
@@ -79,11 +91,11 @@ class Memory:
     """
 
     capacity: int
-    _buffers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _buffers: dict[int, KeyValue] = field(default_factory=dict)
     _used: dict[int, int] = field(default_factory=dict)
 
-    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add `(1, n_kv_heads, tokens, head_dim)`, and return all that the layer holds so far."""
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
+        """Add `(batch, n_kv_heads, tokens, head_dim)`; return all that the layer holds so far."""
         if layer not in self._buffers:
             self._buffers[layer] = self._room(key), self._room(value)
         used = self._used.get(layer, 0)
@@ -105,9 +117,40 @@ class Memory:
             made.extend(layer, keys[:, :, :tokens], values[:, :, :tokens])
         return made
 
+    def first(self, tokens: int, row: int = 0) -> dict[int, KeyValue]:
+        """The first tokens of one row of a batch, by layer; of the only row where there is one."""
+
+        def part(kept: Tensor) -> Tensor:
+            place = row if kept.shape[0] > 1 else 0
+            return kept[place : place + 1, :, :tokens]
+
+        return {layer: (part(key), part(value)) for layer, (key, value) in self._buffers.items()}
+
     def _room(self, like: Tensor) -> Tensor:
         batch, heads, _, width = like.shape
         return like.new_empty(batch, heads, self.capacity, width)
+
+
+@dataclass
+class Branch:
+    """What a row keeps that goes on from another's start; that is shared, not copied.
+
+    Attributes:
+        start: `(1, n_kv_heads, tokens, head_dim)` of each layer.
+    """
+
+    start: Mapping[int, KeyValue]
+    _own: dict[int, KeyValue] = field(default_factory=dict)
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> KeyValue:
+        """Add `(batch, n_kv_heads, tokens, head_dim)`; return all, the start included."""
+        if layer in self._own:
+            before = self._own[layer]
+            key, value = torch.cat([before[0], key], 2), torch.cat([before[1], value], 2)
+        self._own[layer] = key, value
+        batch = key.shape[0]
+        keys, values = (kept.expand(batch, -1, -1, -1) for kept in self.start[layer])
+        return torch.cat([keys, key], 2), torch.cat([values, value], 2)
 
 
 @dataclass(frozen=True)
@@ -122,4 +165,4 @@ class Segment:
 
     layout: Layout
     tokens: int
-    memory: Memory | None = None
+    memory: Keeps | None = None

@@ -41,12 +41,12 @@ def _attention(
     """Attend within each packed row that the pass holds a part of.
 
     Args:
-        query: `(1, n_heads, tokens, head_dim)`.
-        key, value: `(1, n_kv_heads, tokens, head_dim)`.
+        query: `(batch, n_heads, tokens, head_dim)`, the same layout in all of the batch.
+        key, value: `(batch, n_kv_heads, tokens, head_dim)`.
         attention_mask: not used: the rows' layouts say who sees whom.
 
     Returns:
-        `(1, tokens, n_heads, head_dim)`, and None for the weights.
+        `(batch, tokens, n_heads, head_dim)`, and None for the weights.
     """
     segments = _PASS[-1]
     sizes = [segment.tokens for segment in segments]
@@ -107,14 +107,14 @@ def _strip_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None
 ) -> Tensor:
     """Attention of few queries; the heads of a group stand side by side, so no key is copied."""
-    _, n_heads, queries, _ = query.shape
+    batch, n_heads, queries, _ = query.shape
     n_kv_heads = key.shape[1]
     group = n_heads // n_kv_heads
-    grouped = query.reshape(1, n_kv_heads, group * queries, query.shape[-1])
+    grouped = query.reshape(batch, n_kv_heads, group * queries, query.shape[-1])
     out = functional.scaled_dot_product_attention(
         grouped, key, value, attn_mask=mask.repeat(group, 1), scale=scaling
     )
-    return out.reshape(1, n_heads, queries, value.shape[-1]).transpose(1, 2)
+    return out.reshape(batch, n_heads, queries, value.shape[-1]).transpose(1, 2)
 
 
 AttentionInterface.register(_NAME, _attention)
@@ -139,6 +139,11 @@ def packed_pass(*segments: Segment) -> Iterator[None]:
         yield
     finally:
         _PASS.pop()
+
+
+def running() -> Sequence[Segment]:
+    """What the pass that is being run holds of each packed row."""
+    return _PASS[-1]
 
 
 _SHARES: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()

@@ -12,11 +12,11 @@ from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.models.load import LanguageModel
 from longseal.progress import Bar
+from longseal.tasks.loss import loss
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
 from longseal.tuning.memory import Plan, fitting_plan, known_plan
 from longseal.tuning.replay import Replay
-from longseal.tuning.step import loss
 
 
 class Gradient:

@@ -6,8 +6,8 @@ from math import inf, isfinite
 
 from longseal.files import Log
 from longseal.models.load import LanguageModel
+from longseal.tasks.loss import loss
 from longseal.tuning.samples import Mixture
-from longseal.tuning.step import loss
 
 #: A change of the loss by a smaller share is none.
 CHANGE = 0.02

@@ -12,12 +12,12 @@ from torch import nn
 
 from longseal.models.arguments import takes
 from longseal.models.load import LanguageModel
+from longseal.models.saving.ways import Way, saving
 from longseal.models.shared_context import shares_context
+from longseal.tasks.loss import loss, parts, shares_row
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
 from longseal.tuning.memory.live import Live
-from longseal.tuning.memory.ways import Way, saving
-from longseal.tuning.step import loss, parts, shares_row
 
 _CONTEXT = 96  # tokens of the context in the longer piece, a third of it in the shorter one
 

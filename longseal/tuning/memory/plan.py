@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 
 from longseal.models.load import LanguageModel
+from longseal.models.saving.ways import Way, saving, ways
 from longseal.tasks.prompt import EncodedSample
 from longseal.tuning.learned import Learned
 from longseal.tuning.memory.estimate import free_bytes, step_bytes
-from longseal.tuning.memory.ways import Way, saving, ways
 
 #: Of the memory that is free, what a step may take: others use that of a CPU as well.
 _SHARE = {"cpu": 0.5, "mps": 0.6, "cuda": 0.85}

@@ -18,8 +18,9 @@ from torch.utils.checkpoint import (
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from longseal.tuning.memory.allocator import give_back_freed
-from longseal.tuning.memory.tiles import tiled, wide_parts
+from longseal.models.instead import instead
+from longseal.models.saving.allocator import give_back_freed
+from longseal.models.saving.tiles import tiled, wide_parts
 
 #: From the fastest to the smallest:
 #: everything: all that autograd saves is kept;
@@ -64,12 +65,12 @@ def saving(network: PreTrainedModel, way: Way) -> Iterator[None]:
     with ExitStack() as stack:
         if way in ("tiles", "offload"):
             for part in _wide(network):
-                stack.enter_context(_forward(part, tiled))
+                stack.enter_context(instead(part, tiled))
         if way != "everything":
             if network.device.type == "cpu":
                 give_back_freed()
             for layer in _layers(network):
-                stack.enter_context(_forward(layer, partial(_run_again, way)))
+                stack.enter_context(instead(layer, partial(_run_again, way)))
         yield
 
 
@@ -79,20 +80,6 @@ def _layers(network: PreTrainedModel) -> list[nn.Module]:
 
 def _wide(network: PreTrainedModel) -> Sequence[nn.Module]:
     return [part for layer in _layers(network) for part in wide_parts(network, layer)]
-
-
-@contextmanager
-def _forward(module: nn.Module, instead: Callable[..., Any]) -> Iterator[None]:
-    """Call `instead(forward, ...)` in the place of the module's `forward(...)`."""
-    own = vars(module).get("forward")  # there where accelerate has put it
-    vars(module)["forward"] = partial(instead, module.forward)
-    try:
-        yield
-    finally:
-        if own is None:
-            del vars(module)["forward"]
-        else:
-            vars(module)["forward"] = own
 
 
 def _run_again(way: Way, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

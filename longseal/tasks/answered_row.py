@@ -1,4 +1,4 @@
-"""A sample as the model is trained on it: what is run, and what it is to predict."""
+"""A sample with its answers as one row of tokens: what is run, and what it is to predict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from longseal.tasks.prompt import EncodedSample
 
 
 @dataclass(frozen=True)
-class TrainingRow:
+class AnsweredRow:
     """One forward pass over a context and its questions, answers included.
 
     Attributes:
@@ -31,7 +31,7 @@ class TrainingRow:
         return self.row.tokens.shape[1]
 
 
-def training_row(encoded: EncodedSample, device: torch.device) -> TrainingRow:
+def answered_row(encoded: EncodedSample, device: torch.device) -> AnsweredRow:
     """All questions of a sample in one row; its gradient is that of as many ordinary rows."""
     pairs = list(zip(encoded.questions, encoded.answers, strict=True))
     blocks = [[*question, *answer[:-1]] for question, answer in pairs]
@@ -42,7 +42,7 @@ def training_row(encoded: EncodedSample, device: torch.device) -> TrainingRow:
         for offset in reversed(range(len(answer)))
     ]
     labels = [token for answer in encoded.answers for token in answer]
-    return TrainingRow(
+    return AnsweredRow(
         row,
         predicts=torch.tensor(predicts, device=device),
         labels=torch.tensor(labels, device=device),

@@ -1,0 +1,1 @@
+"""Which heads and channels help retrieval, which harm it, and why."""

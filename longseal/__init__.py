@@ -6,24 +6,26 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longseal.config import EvaluateConfig, LoadConfig, RunConfig, TuneConfig
+    from longseal.config import EvaluateConfig, LoadConfig, ProbeConfig, RunConfig, TuneConfig
     from longseal.errors import LongsealError
     from longseal.evaluation import Comparison, Evaluation, compare, evaluate
     from longseal.fold import Folded, fold
     from longseal.models.load import LanguageModel, load
     from longseal.pipeline import Outcome, run
+    from longseal.probing import Probe, probe
     from longseal.report import report
     from longseal.scales import Adapter, Attached, attached
     from longseal.tasks import task
     from longseal.tuning import tune
 
 _HOMES = {
-    "longseal.config": ("EvaluateConfig", "LoadConfig", "RunConfig", "TuneConfig"),
+    "longseal.config": ("EvaluateConfig", "LoadConfig", "ProbeConfig", "RunConfig", "TuneConfig"),
     "longseal.errors": ("LongsealError",),
     "longseal.evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
     "longseal.fold": ("Folded", "fold"),
     "longseal.models.load": ("LanguageModel", "load"),
     "longseal.pipeline": ("Outcome", "run"),
+    "longseal.probing": ("Probe", "probe"),
     "longseal.report": ("report",),
     "longseal.scales": ("Adapter", "Attached", "attached"),
     "longseal.tasks": ("task",),
@@ -41,6 +43,8 @@ __all__ = [
     "LoadConfig",
     "LongsealError",
     "Outcome",
+    "Probe",
+    "ProbeConfig",
     "RunConfig",
     "TuneConfig",
     "attached",
@@ -48,6 +52,7 @@ __all__ = [
     "evaluate",
     "fold",
     "load",
+    "probe",
     "report",
     "run",
     "task",

@@ -28,6 +28,8 @@ Engine = Literal["transformers", "vllm"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Quantization = Literal["4bit", "8bit"]
 Recipe = Literal["longseal", "paper"]
+#: How a head's influence is found: see ProbeConfig.
+Method = Literal["exact", "gradient", "tail", "audit"]
 #: What other formats may lose, in points, and text in percent of perplexity; None: nobody looks.
 Guard = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
 
@@ -333,3 +335,41 @@ class RunConfig(TuneSettings):
 
     def _of(self, settings: type[Settings]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in settings.model_fields}
+
+
+class ProbeConfig(TaskSettings):
+    """Which heads are looked at, how, and on what questions."""
+
+    task: Annotated[str, Parameter(help="A task (longseal tasks lists them), or a task file.")] = (
+        "lines"
+    )
+    lengths: Annotated[
+        Lengths, Parameter(help="Prompt lengths in tokens, such as 1k,2k.", negative=())
+    ] = (1024, 2048)
+    method: Annotated[
+        Method,
+        Parameter(
+            help="exact prunes each head in turn; gradient estimates all at once; tail prunes from "
+            "the question on; audit estimates all and confirms some."
+        ),
+    ] = "audit"
+    prune: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Heads to prune together, such as L1H18,L13H16, L5 (a layer) or L5G2 (a key-value "
+            "group), in the place of every head by itself; may be repeated.",
+            negative=(),
+        ),
+    ] = ()
+    channels: Annotated[
+        str | None, Parameter(help="A head, such as L1H18, whose channels are looked at instead.")
+    ] = None
+    samples: Annotated[int, Field(gt=0), Parameter(help="Questions at each length.")] = 8
+    questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
+    ends: Annotated[
+        int, Field(gt=0), Parameter(help="Of an audit: how many of the lowest and of the highest.")
+    ] = 8
+    drawn: Annotated[
+        int, Field(ge=0), Parameter(help="Of an audit: how many of the rest, at random.")
+    ] = 16
+    seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0

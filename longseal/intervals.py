@@ -26,3 +26,18 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
         for count in (floor(right), ceil(right))
     )
     return float(low.low), float(high.high)
+
+
+def change_interval(changes: Sequence[float]) -> tuple[float, float] | None:
+    """A 95% interval of a mean change (t), each taken as independent; None of fewer than two.
+
+    Of changes that are all equal it is that one value.
+    """
+    from scipy.stats import ttest_1samp
+
+    if len(changes) < 2:
+        return None
+    if len(set(changes)) == 1:
+        return changes[0], changes[0]
+    found = ttest_1samp(changes, 0.0).confidence_interval()
+    return float(found.low), float(found.high)

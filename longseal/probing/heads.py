@@ -33,10 +33,12 @@ class Variant:
     Attributes:
         name: what it is called, such as the pruned head.
         factors: by site name, what the projection's input is multiplied by: `(channels,)`, float32.
+        parts: names of the heads, or of the channel, that it scales.
     """
 
     name: str
     factors: Mapping[str, Tensor]
+    parts: tuple[str, ...] = ()
 
 
 def heads_of(sites: Sequence[Site]) -> list[Head]:
@@ -89,7 +91,7 @@ def scaled(name: str, heads: Mapping[Head, float], sites: Sequence[Site]) -> Var
             for head, scale in mine.items():
                 scales[head] = scale
             factors[site.name] = scales.flatten()
-    return Variant(name, factors)
+    return Variant(name, factors, tuple(map(str, heads)))
 
 
 def pruned(heads: Sequence[Head], sites: Sequence[Site], name: str = "") -> Variant:
@@ -102,4 +104,5 @@ def without_channel(head: Head, channel: int, sites: Sequence[Site]) -> Variant:
     site = next(site for site in sites if site.layer == head.layer)
     scales = torch.ones(site.n_heads, site.width)
     scales[head.head, channel] = 0.0
-    return Variant(f"{head}C{channel}", {site.name: scales.flatten()})
+    name = f"{head}C{channel}"
+    return Variant(name, {site.name: scales.flatten()}, (name,))

@@ -1,0 +1,190 @@
+"""Measure variants on the contexts of all lengths; what a log holds already is not run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
+from typing import Any
+
+from longseal.config import ProbeConfig
+from longseal.files import Log
+from longseal.intervals import change_interval
+from longseal.models.load import LanguageModel
+from longseal.probing.answers import Answers, Asking
+from longseal.probing.gradient import slopes
+from longseal.probing.heads import Head, Variant
+from longseal.probing.pruning import Pruning
+from longseal.probing.result import Base, How, Influence
+from longseal.progress import Bar
+from longseal.tasks import Task
+from longseal.tasks.fitting import fit
+from longseal.tasks.prompt import EncodedSample, Prompts
+
+_SINGLE = re.compile(r"L(\d+)H(\d+)(?:C\d+)?")
+
+_Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One context of one length."""
+
+    length: int
+    number: int
+    encoded: EncodedSample
+
+    @property
+    def key(self) -> dict[str, int]:
+        """As the log has it."""
+        return {"length": self.length, "context": self.number}
+
+
+@dataclass
+class Measuring:
+    """What variants do to the answers of a model to some questions."""
+
+    model: LanguageModel
+    asking: Asking
+    places: Sequence[Place]
+    log: Log | None
+    bar: Bar
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, model: LanguageModel, task: Task, config: ProbeConfig, log: Log | None, bar: Bar
+    ) -> Measuring:
+        """Make the questions, and take up what the log holds."""
+        prompts = Prompts(model, config.thinking)
+        places = []
+        for length in config.lengths:
+            left, number = config.samples, 0
+            while left:
+                name = f"probe/{config.seed}/{task.name}/{length}/{number}"
+                encoded = fit(prompts, task, length, min(config.questions, left), name)
+                places.append(Place(length, number, encoded))
+                left, number = left - len(encoded.questions), number + 1
+        made = cls(model, Asking(model, task, prompts), places, log, bar)
+        for line in [] if log is None else log.read(event="probed"):
+            made._known[_key(line["what"], line)] = line
+        return made
+
+    def base(self, *, answered: bool) -> list[Base]:
+        """The unchanged model at each length."""
+        work = self.bar.add_task("the model as it is", total=len(self.places))
+        for place in self.places:
+            if self._line("base", place) is None:
+                found = Pruning(self.asking, place.encoded, answered=answered).base()
+                self._keep("base", place, found)
+            self.bar.advance(work)
+        return [self._base(length) for length in self.lengths]
+
+    @property
+    def lengths(self) -> list[int]:
+        """All lengths, in order."""
+        return list(dict.fromkeys(place.length for place in self.places))
+
+    def pruned(self, how: How, variants: Sequence[Variant], *, answered: bool) -> list[Influence]:
+        """The influence of each variant at each length, exactly or at the tail."""
+        work = self.bar.add_task(how, total=len(variants) * len(self.places))
+        for place in self.places:
+            missing = [v for v in variants if self._line(f"{how} {v.name}", place) is None]
+            self.bar.advance(work, len(variants) - len(missing))
+            if not missing:
+                continue
+            pruning = Pruning(self.asking, place.encoded, answered=answered, tail=how == "tail")
+            pruning.base()
+            for variant, answers in pruning.of(missing):
+                self._keep(f"{how} {variant.name}", place, answers)
+                self.bar.advance(work)
+        return [
+            self._influence(how, variant.name, length)
+            for length in self.lengths
+            for variant in variants
+        ]
+
+    def slopes(self, channels_of: Head | None) -> Mapping[tuple[int, str], list[float]]:
+        """First-order changes when a head is pruned, by length and name, one of each context.
+
+        Args:
+            channels_of: a head whose channels are looked at too.
+        """
+        work = self.bar.add_task("gradient", total=len(self.places))
+        found: dict[tuple[int, str], list[float]] = {}
+        what = "slopes" if channels_of is None else f"slopes {channels_of}"
+        for place in self.places:
+            line = self._line(what, place)
+            if line is None:
+                line = self._write(what, place, {"changes": self._changes(place, channels_of)})
+            for name, change in line["changes"].items():
+                found.setdefault((place.length, name), []).append(change)
+            self.bar.advance(work)
+        return found
+
+    def _changes(self, place: Place, channels_of: Head | None) -> dict[str, float]:
+        made = slopes(self.model, place.encoded)
+        changes = {}
+        for site in self.model.sites:
+            for number, slope in enumerate(made[site.name]):
+                head = Head(site.layer, number)
+                changes[str(head)] = -slope.sum().item()
+                if head == channels_of:
+                    changes |= {f"{head}C{c}": -value for c, value in enumerate(slope.tolist())}
+        return changes
+
+    def _base(self, length: int) -> Base:
+        lines = self._of(length, "base")
+        values = [value for line in lines for value in line["log_probabilities"]]
+        scores = [score for line in lines for score in line["scores"]]
+        return Base(length, mean(values), mean(scores) if scores else None, len(values))
+
+    def _influence(self, how: How, name: str, length: int) -> Influence:
+        pairs = list(zip(self._of(length, "base"), self._of(length, f"{how} {name}"), strict=True))
+        changes = _changes(pairs, "log_probabilities")
+        scores = _changes([pair for pair in pairs if pair[1]["scores"]], "scores")
+        return influence(how, name, length, changes, mean(scores) if scores else None)
+
+    def _of(self, length: int, what: str) -> list[dict[str, Any]]:
+        lines = [self._line(what, place) for place in self.places if place.length == length]
+        return [line for line in lines if line is not None]
+
+    def _line(self, what: str, place: Place) -> dict[str, Any] | None:
+        return self._known.get(_key(what, place.key))
+
+    def _keep(self, what: str, place: Place, answers: Answers) -> None:
+        values = {"log_probabilities": answers.log_probabilities, "scores": answers.scores}
+        self._write(what, place, values)
+
+    def _write(self, what: str, place: Place, values: Mapping[str, Any]) -> dict[str, Any]:
+        line = {"event": "probed", "what": what, **place.key, **values}
+        self._known[_key(what, line)] = line
+        if self.log is not None:
+            self.log.append(line)
+        return line
+
+
+def _changes(pairs: Sequence[tuple[_Line, _Line]], name: str) -> list[float]:
+    """Of each question, what a variant has more than the base."""
+    return [
+        now - before
+        for base, line in pairs
+        for before, now in zip(base[name], line[name], strict=True)
+    ]
+
+
+def influence(
+    how: How, name: str, length: int, changes: Sequence[float], accuracy: float | None
+) -> Influence:
+    """The mean of the changes, with its interval."""
+    match = _SINGLE.fullmatch(name)
+    layer, head = (int(match[1]), int(match[2])) if match else (None, None)
+    low, high = change_interval(changes) or (None, None)
+    return Influence(
+        name, layer, head, length, how, mean(changes), low, high, accuracy, len(changes)
+    )
+
+
+def _key(what: str, place: Mapping[str, Any]) -> str:
+    return f"{what} {place['length']} {place['context']}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longseal.tuning.choose import WEAKER, best, harmless
+from longseal.tuning.choose import WEAKER, best, better, harmless
 from longseal.tuning.held_out import Candidate
 
 LAST, STRONGER, EARLIER = (8, 1.0), (8, 1.4), (4, 1.0)
@@ -27,7 +27,11 @@ def state(step):
 
 def chosen(base, accuracy, steps=8, first=0):
     judge = Stub(accuracy)
-    found = best(judge, state, first, first + steps, Candidate(*UNCHANGED, base, {}))
+    last = first + steps
+    so_far = Candidate(*UNCHANGED, base, {})
+    if steps and base < 1:
+        so_far = better(so_far, judge.judge(state(last), last, 1.0))
+    found = best(judge, state, first, last, so_far)
     return (found.step, found.strength), judge.asked
 
 

@@ -30,27 +30,28 @@ class Allows(Protocol):
         ...
 
 
-def candidates(first: int, last: int) -> Iterator[tuple[int, float]]:
-    """The steps after `first`, and strengths, that are worth asking, most promising first."""
-    if last == first:
-        return
-    yield last, 1.0
+def others(first: int, last: int) -> Iterator[tuple[int, float]]:
+    """Beside the last step itself, what is worth asking of the steps after `first`."""
     if last - first > 1:
         yield first + (last - first) // 2, 1.0  # the rate falls: three quarters of the movement
-    yield last, 1.4
+    if last > first:
+        yield last, 1.4
+
+
+def better(so_far: Candidate, candidate: Candidate) -> Candidate:
+    """The better one; what was there before wins a tie."""
+    return candidate if candidate.accuracy > so_far.accuracy + ROUNDING else so_far
 
 
 def best(judge: Judge, state: StateOf, first: int, last: int, so_far: Candidate) -> Candidate:
-    """The best candidate of the steps after `first`; whatever was there before wins a tie.
+    """The best of what was found so far and of the others of the steps after `first`.
 
     Nothing more is asked once a candidate gets everything right.
     """
-    for step, strength in candidates(first, last):
+    for step, strength in others(first, last):
         if so_far.accuracy == 1.0:
             break
-        candidate = judge.judge(state(step), step, strength)
-        if candidate.accuracy > so_far.accuracy + ROUNDING:
-            so_far = candidate
+        so_far = better(so_far, judge.judge(state(step), step, strength))
     return so_far
 
 

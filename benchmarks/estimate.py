@@ -158,7 +158,7 @@ class Stages(Progress):
     def _after(self, description: str) -> str:
         if description.startswith("tune at"):
             return description.removesuffix(" tokens")
-        if description == "look at other formats and text again":
+        if description in ("look at text again", "look at other formats again"):
             return WEAKER if self._stage == WEAKER else "look at other formats again"
         if description.startswith("judge step"):
             if self._stage.startswith("tune"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longseal.tuning.choose import WEAKER, best, harmless
+from longseal.tuning.choose import WEAKER, best, better, harmless
 from longseal.tuning.held_out import Candidate
 
 LAST, STRONGER, EARLIER = (8, 1.0), (8, 1.4), (4, 1.0)
@@ -27,7 +27,11 @@ def state(step):
 
 def chosen(base, accuracy, steps=8, first=0):
     judge = Stub(accuracy)
-    found = best(judge, state, first, first + steps, Candidate(*UNCHANGED, base, {}))
+    last = first + steps
+    so_far = Candidate(*UNCHANGED, base, {})
+    if steps and base < 1:
+        so_far = better(so_far, judge.judge(state(last), last, 1.0))
+    found = best(judge, state, first, last, so_far)
     return (found.step, found.strength), judge.asked
 
 
@@ -73,18 +77,21 @@ def test_without_a_step_unchanged_is_all_there_is():
 
 
 class Most:
-    """Allows candidates up to a strength."""
+    """Allows strengths up to one; text is read as before up to another."""
 
-    def __init__(self, strength):
-        self.strength, self.asked = strength, []
+    def __init__(self, strength, reads=2.0):
+        self.strength, self.read, self.asked = strength, reads, []
 
-    def allows(self, candidate, state):
-        self.asked.append(candidate.strength)
-        return candidate.strength <= self.strength
+    def reads(self, state, step, strength):
+        return strength <= self.read
+
+    def allows(self, state, step, strength):
+        self.asked.append(strength)
+        return strength <= self.strength
 
 
-def harmless_of(most, accuracy, found=(8, 1.4)):
-    judge, bound = Stub(accuracy), Most(most)
+def harmless_of(most, accuracy, found=(8, 1.4), reads=2.0):
+    judge, bound = Stub(accuracy), Most(most, reads)
     base, best_one = Candidate(0, 0.0, 0.1, {}), Candidate(*found, 0.9, {})
     taken = harmless(judge, state, best_one, base, bound)
     return taken, judge.asked, bound.asked
@@ -99,14 +106,22 @@ def test_what_does_no_harm_is_taken_as_it_is():
 def test_what_does_harm_is_weakened_until_it_does_none():
     weaker = {(8, round(1.4 * share, 4)): 0.9 - share / 10 for share in WEAKER}
     taken, _, asked = harmless_of(0.8, weaker)
-    assert (taken.step, taken.strength) == (8, 1.4 * 0.5)
-    assert asked == [1.4, 1.4 * 0.7, 1.4 * 0.5]
+    assert (taken.step, taken.strength) == (8, 1.4 * 0.55)
+    assert asked == [1.4, 1.4 * 0.85, 1.4 * 0.7, 1.4 * 0.55]
+
+
+def test_what_reads_text_worse_is_not_asked_at_all():
+    weaker = {(8, round(1.4 * share, 4)): 0.9 - share / 10 for share in WEAKER}
+    taken, judged, asked = harmless_of(0.8, weaker, reads=0.9)
+    assert (taken.step, taken.strength) == (8, 1.4 * 0.55)
+    assert judged == [(8, 1.4 * 0.55)]
+    assert asked == [1.4, 1.4 * 0.55]
 
 
 def test_a_weaker_version_that_gains_nothing_is_not_taken():
-    taken, judged, _ = harmless_of(0.1, {(8, round(1.4 * 0.7, 4)): 0.5})
+    taken, judged, _ = harmless_of(0.1, {(8, round(1.4 * 0.85, 4)): 0.5})
     assert taken.step == 0
-    assert judged == [(8, 1.4 * 0.7), (8, 1.4 * 0.5)]
+    assert judged == [(8, 1.4 * 0.85), (8, 1.4 * 0.7)]
 
 
 def test_if_every_strength_does_harm_nothing_is_changed():

@@ -79,7 +79,8 @@ class Judge:
 
     def judge(self, state, step, strength):
         self.asked.append((step, strength, state))
-        accuracy = self.accuracies.get(step, 0.0) if strength == 1.0 else 0.0
+        accuracy = self.accuracies.get((step, strength), 0.0)
+        accuracy = accuracy or (self.accuracies.get(step, 0.0) if strength == 1.0 else 0.0)
         return Candidate(step, strength, accuracy, {"any": accuracy})
 
 
@@ -112,6 +113,19 @@ def test_where_short_contexts_teach_nothing_a_longer_one_is_tried():
 def test_a_longer_length_goes_on_from_the_best_with_half_the_steps_and_the_budget():
     _, asked, _ = climbed((8, 0.5), (12, 0.6))
     assert asked[:2] == [(512, 0, 0.0, 8, 1.0), (2048, 8, 1.0, 4, 0.5)]
+
+
+def test_of_each_length_the_last_step_is_judged_and_of_the_best_the_others_too():
+    found, _, judged = climbed((8, 0.5), (12, 0.8), (16, 0.8), ((12, 1.4), 0.9))
+    asked = [(step, strength) for step, strength, _ in judged]
+    assert asked == [(8, 1.0), (12, 1.0), (16, 1.0), (10, 1.0), (12, 1.4)]
+    assert [(each.step, each.strength) for each in found.best] == [(8, 1.0), (12, 1.4), (12, 1.4)]
+
+
+def test_where_no_last_step_is_better_the_longest_length_s_others_are_asked():
+    found, _, judged = climbed((8, 0.1), (12, 0.1), ((10, 1.0), 0.4))
+    assert [(step, strength) for step, strength, _ in judged][-2:] == [(10, 1.0), (12, 1.4)]
+    assert (found.best[-1].step, found.best[-1].accuracy) == (10, 0.4)
 
 
 def test_steps_that_are_set_are_the_first_length_s():

@@ -15,7 +15,7 @@ from longseal.tasks import Task
 from longseal.tasks.loss import loss, parts
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.bound import guard_of
-from longseal.tuning.choose import candidates
+from longseal.tuning.choose import others
 from longseal.tuning.guard import places
 from longseal.tuning.ladder import planned
 from longseal.tuning.learned import Learned, learned_of
@@ -74,9 +74,11 @@ class Estimator:
         learned = learned_of(config.kind, self._model, config.seed)
         with learned.attached(self._model.network):
             self._replay = kept_text(self._model, prompts, config)
-            for place, (length, steps) in enumerate(planned(mixture, config)):
+            rungs = planned(mixture, config)
+            for place, (length, steps) in enumerate(rungs):
                 pays = ", if it pays" if place else ""
-                asked = 1 if config.recipe == "paper" else len(list(candidates(0, steps)))
+                ends = place == len(rungs) - 1 and config.recipe != "paper"
+                asked = 1 + (len(list(others(0, steps))) if ends else 0)
                 costs += [
                     self._training(learned, mixture, length, steps, f"tune at {length:,}{pays}"),
                     Cost.of(f"choose{pays}", [after] * asked),

@@ -12,7 +12,8 @@ from longseal.progress import Bar
 from longseal.tasks import Material, Task, choose
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.guard import Guard, Harm, harm
-from longseal.tuning.held_out import Candidate, put
+from longseal.tuning.guard.measured import Measured
+from longseal.tuning.held_out import put
 from longseal.tuning.learned import Learned, State
 
 
@@ -77,23 +78,34 @@ class Bound:
         with self._shown("look at other formats and text"):
             self._base = self._guard.base()
 
-    def harm(self, candidate: Candidate, state: State | None) -> Harm | None:
-        """What a candidate costs; None where nobody looks."""
+    def harm(self, state: State | None, step: int, strength: float) -> Harm | None:
+        """What a step's numbers cost at a strength; None where nobody looks."""
         if self._guard is None:
             return None
         if state is None:
             return harm(self._base, self._base)
-        known = candidate.step, candidate.strength
-        if known not in self._found:
-            put(self._learned, state, candidate.strength)
-            with self._shown("look at other formats and text again"):
-                key = {"step": candidate.step, "strength": candidate.strength}
-                self._found[known] = harm(self._base, self._guard.measure(key))
-        return self._found[known]
+        if (step, strength) not in self._found:
+            put(self._learned, state, strength)
+            with self._shown("look at other formats again"):
+                now = self._guard.measure({"step": step, "strength": strength})
+            self._found[step, strength] = harm(self._base, now)
+        return self._found[step, strength]
 
-    def allows(self, candidate: Candidate, state: State | None) -> bool:
-        """Whether a candidate costs no more than it may."""
-        paid = self.harm(candidate, state)
+    def reads(self, state: State | None, step: int, strength: float) -> bool:
+        """Whether general text is read as before, which is quick to tell."""
+        if self._guard is None or self._most is None or state is None:
+            return True
+        put(self._learned, state, strength)
+        with self._shown("look at text again"):
+            now = self._guard.texts_now({"step": step, "strength": strength})
+        paid = harm(Measured((), self._base.texts), Measured((), now))
+        return paid.within(self._most / 100)
+
+    def allows(self, state: State | None, step: int, strength: float) -> bool:
+        """Whether they cost no more than they may; formats are asked only if text is read well."""
+        if not self.reads(state, step, strength):
+            return False
+        paid = self.harm(state, step, strength)
         return paid is None or self._most is None or paid.within(self._most / 100)
 
     @contextmanager

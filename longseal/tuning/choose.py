@@ -9,7 +9,7 @@ from longseal.tuning.held_out import Candidate, Judge
 from longseal.tuning.learned import State
 
 #: Shares of the best candidate's strength that are asked in turn where it does harm.
-WEAKER = (0.7, 0.5, 0.35, 0.25)
+WEAKER = (0.85, 0.7, 0.55, 0.4, 0.25)
 
 #: Means over tasks of the same scores may differ by so much.
 ROUNDING = 1e-9
@@ -19,34 +19,39 @@ StateOf = Callable[[int], State | None]
 
 
 class Allows(Protocol):
-    """Whatever says whether a candidate does no harm."""
+    """Whatever says whether a step's numbers, at a strength, do no harm."""
 
-    def allows(self, candidate: Candidate, state: State | None) -> bool:
-        """Whether it may be taken."""
+    def reads(self, state: State | None, step: int, strength: float) -> bool:
+        """Whether general text is read as before; this is quick to tell."""
+        ...
+
+    def allows(self, state: State | None, step: int, strength: float) -> bool:
+        """Whether they may be taken."""
         ...
 
 
-def candidates(first: int, last: int) -> Iterator[tuple[int, float]]:
-    """The steps after `first`, and strengths, that are worth asking, most promising first."""
-    if last == first:
-        return
-    yield last, 1.0
+def others(first: int, last: int) -> Iterator[tuple[int, float]]:
+    """Beside the last step itself, what is worth asking of the steps after `first`."""
     if last - first > 1:
         yield first + (last - first) // 2, 1.0  # the rate falls: three quarters of the movement
-    yield last, 1.4
+    if last > first:
+        yield last, 1.4
+
+
+def better(so_far: Candidate, candidate: Candidate) -> Candidate:
+    """The better one; what was there before wins a tie."""
+    return candidate if candidate.accuracy > so_far.accuracy + ROUNDING else so_far
 
 
 def best(judge: Judge, state: StateOf, first: int, last: int, so_far: Candidate) -> Candidate:
-    """The best candidate of the steps after `first`; whatever was there before wins a tie.
+    """The best of what was found so far and of the others of the steps after `first`.
 
     Nothing more is asked once a candidate gets everything right.
     """
-    for step, strength in candidates(first, last):
+    for step, strength in others(first, last):
         if so_far.accuracy == 1.0:
             break
-        candidate = judge.judge(state(step), step, strength)
-        if candidate.accuracy > so_far.accuracy + ROUNDING:
-            so_far = candidate
+        so_far = better(so_far, judge.judge(state(step), step, strength))
     return so_far
 
 
@@ -54,12 +59,16 @@ def harmless(
     judge: Judge, state: StateOf, found: Candidate, unchanged: Candidate, bound: Allows
 ) -> Candidate:
     """The best candidate, or the strongest weaker version of it that is allowed, or unchanged."""
-    if found.step == 0 or bound.allows(found, state(found.step)):
+    learned = state(found.step)
+    if found.step == 0 or bound.allows(learned, found.step, found.strength):
         return found
     for share in WEAKER:
-        weaker = judge.judge(state(found.step), found.step, share * found.strength)
+        strength = share * found.strength
+        if not bound.reads(learned, found.step, strength):
+            continue
+        weaker = judge.judge(learned, found.step, strength)
         if weaker.accuracy <= unchanged.accuracy + ROUNDING:
             break
-        if bound.allows(weaker, state(found.step)):
+        if bound.allows(learned, weaker.step, weaker.strength):
             return weaker
     return unchanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from longseal.config import TuneConfig
-from longseal.tuning.choose import best
+from longseal.tuning.choose import best, better
 from longseal.tuning.held_out import Candidate, Judge
 from longseal.tuning.learned import State
 from longseal.tuning.samples import Mixture
@@ -68,7 +68,8 @@ def climb(
 ) -> Climbed:
     """Train at rising lengths, judge each at the wanted one, and stop where a longer one pays not.
 
-    A longer length goes on from the best of what the shorter ones found. The paper's recipe has one
+    Of each length its last step is judged, and a longer one goes on from the best of those. What
+    else is worth asking is asked once, of the length that did best. The paper's recipe has one
     length, and its last step is taken as it is.
     """
     rungs: list[Rung] = []
@@ -77,15 +78,24 @@ def climb(
     for length, steps in planned(mixture, config):
         rung = trainer.rung(length, start, steps, _LATER if rungs else 1.0)
         rungs.append(rung)
-        first, last = rung.trajectory.first, rung.trajectory.last
-        if config.recipe == "paper" and last:
-            found.append(judge.judge(rung.trajectory.state(last), last, 1.0))
-            break
-        found.append(best(judge, rung.trajectory.state, first, last, so_far))
-        pays = found[-1] is not so_far
-        so_far = found[-1]
-        if so_far.accuracy == 1.0 or not (pays or len(rungs) == 1):
+        last, before = rung.trajectory.last, so_far
+        if last > rung.trajectory.first:
+            candidate = judge.judge(rung.trajectory.state(last), last, 1.0)
+            so_far = candidate if config.recipe == "paper" else better(so_far, candidate)
+        found.append(so_far)
+        pays = so_far is not before
+        if config.recipe == "paper" or so_far.accuracy == 1.0 or not (pays or len(rungs) == 1):
             break
         state = Climbed(tuple(rungs), tuple(found)).state(so_far.step)
         start = Start(state, so_far.strength, last)
+    if config.recipe != "paper":
+        place = next((p for p, rung in enumerate(rungs) if _holds(rung, so_far)), len(rungs) - 1)
+        made = rungs[place].trajectory
+        found[place:] = [best(judge, made.state, made.first, made.last, so_far)] * (
+            len(rungs) - place
+        )
     return Climbed(tuple(rungs), tuple(found))
+
+
+def _holds(rung: Rung, candidate: Candidate) -> bool:
+    return rung.trajectory.first < candidate.step <= rung.trajectory.last

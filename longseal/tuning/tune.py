@@ -88,7 +88,7 @@ def tune(
             chosen = climbed.best[-1]
             if config.recipe != "paper":  # which takes its last step as it is
                 chosen = harmless(judge, climbed.state, chosen, unchanged, bound)
-            paid = bound.harm(chosen, climbed.state(chosen.step))
+            paid = bound.harm(climbed.state(chosen.step), chosen.step, chosen.strength)
         put(learned, climbed.state(chosen.step), chosen.strength)
         lengths = [sample.length for samples in judge.samples for sample in samples]
         judged = (

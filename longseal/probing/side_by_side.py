@@ -9,11 +9,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from longseal.models.arguments import last_logits, ordinary_tokens
 from longseal.models.instead import instead
+from longseal.models.layers import layers_of, place_of
 from longseal.models.shared_context import alike
 from longseal.models.sites import Site
 from longseal.probing.heads import Variant
@@ -35,7 +36,8 @@ class SideBySide:
 
     def __init__(self, network: PreTrainedModel, sites: Sequence[Site]) -> None:
         self._network, self._sites = network, sites
-        self._layers, self._place = _stack(network, sites)
+        self._layers = layers_of(network, sites)
+        self._place = {site.name: place_of(site) for site in sites}
         self._parts: dict[int, int] = {}  # how many values a layer returns; 0 for a bare tensor
         self._at = 0  # below this layer nothing is run again: this goes into it
         self._hidden: Tensor | None = None
@@ -101,29 +103,6 @@ class SideBySide:
 
 def _constant(factor: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda _: factor
-
-
-def _stack(
-    network: PreTrainedModel, sites: Sequence[Site]
-) -> tuple[Sequence[nn.Module], dict[str, int]]:
-    """The decoder layers, and the place of each site's layer among them.
-
-    Raises:
-        ValueError: the sites do not lie in one list of layers.
-    """
-    found = [_split(site.name) for site in sites]
-    names = {stack for stack, _ in found}
-    layers = network.get_submodule(names.pop()) if len(names) == 1 else None
-    if not isinstance(layers, nn.ModuleList):
-        raise ValueError("the heads do not lie in one list of layers")
-    return list(layers), {site.name: place for site, (_, place) in zip(sites, found, strict=True)}
-
-
-def _split(path: str) -> tuple[str, int]:
-    """The outermost numbered list that a module is in, and its number there."""
-    parts = path.split(".")
-    number = next((i for i, part in enumerate(parts) if part.isdigit()), 0)
-    return ".".join(parts[:number]), int(parts[number]) if number else 0
 
 
 _RUNS: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()

@@ -364,6 +364,22 @@ class ProbeConfig(TaskSettings):
     channels: Annotated[
         str | None, Parameter(help="A head, such as L1H18, whose channels are looked at instead.")
     ] = None
+    quadrants: Annotated[
+        bool,
+        Parameter(
+            help="Part the heads by their influence at the two greatest lengths, and rescale "
+            "quadrants.",
+            negative=(),
+        ),
+    ] = False
+    rescale: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Factors of quadrants (Q1: better without them at both lengths; Q3: worse), such "
+            "as Q1:0.9,Q3:1.1; may be repeated.",
+            negative=(),
+        ),
+    ] = ("Q1:0.9", "Q3:0.9", "Q1:0.9,Q3:1.1")
     samples: Annotated[int, Field(gt=0), Parameter(help="Questions at each length.")] = 8
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
     ends: Annotated[

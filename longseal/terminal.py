@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from longseal.estimate import Cost
-    from longseal.probing import Probe
+    from longseal.probing import Probe, Quadrants
     from longseal.scales.summary import Summary
     from longseal.tasks.scoring import Mean, Row
 
@@ -299,3 +299,30 @@ def probe_tables(found: Probe) -> list[Table]:
             )
         tables.append(table)
     return tables
+
+
+def quadrant_tables(found: Quadrants) -> list[Table]:
+    """How many heads are in each quadrant, and what rescaling them does on held-out questions."""
+    counts = Table(
+        *found.heads,
+        title=f"heads by quadrant, {found.middle:,} and {found.long:,} tokens (Q1: better without "
+        "them at both; Q3: worse)",
+        title_justify="left",
+    )
+    counts.add_row(*(str(len(heads)) for heads in found.heads.values()))
+    lengths = list(dict.fromkeys(each.length for each in found.rescaled))
+    table = Table(
+        "rescaled",
+        *(f"{length:,}" for length in lengths),
+        title="held-out questions: mean score (log-probability of the right answer, nats)",
+        title_justify="left",
+    )
+    for name in dict.fromkeys(each.name for each in found.rescaled):
+        cells = [
+            f"{each.accuracy:.2f} ({each.log_probability:.2f})"
+            for length in lengths
+            for each in found.rescaled
+            if (each.name, each.length) == (name, length)
+        ]
+        table.add_row(name, *cells)
+    return [counts, table]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -19,6 +19,11 @@ from longseal.cli.app import (
     load_model,
 )
 from longseal.config import LoadConfig, ProbeConfig
+from longseal.errors import LongsealError
+
+if TYPE_CHECKING:
+    from longseal.models.load import LanguageModel
+    from longseal.probing import Quadrants
 
 
 @app.command
@@ -31,6 +36,10 @@ def probe(
     out: Annotated[
         Path | None, Parameter(help="Run folder. [default: runs/MODEL-TASK-probe]")
     ] = None,
+    save: Annotated[
+        Path | None,
+        Parameter(help="With --quadrants: write the best rescaling as an adapter, no training."),
+    ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -41,13 +50,16 @@ def probe(
     longseal probe my-model --method exact --out runs/heads
     longseal probe my-model --method exact --prune L1H18,L13H16 --prune L5
     longseal probe my-model --channels L1H18
+    longseal probe my-model --lengths 512,1k,2k --quadrants --save rescaled
     ```
     """
     from longseal.probing import probe as look
     from longseal.progress import bars
     from longseal.run_folder import RunFolder, refuse_taken
-    from longseal.terminal import print_next, probe_tables
+    from longseal.terminal import print_next, probe_tables, quadrant_tables
 
+    if save is not None and not config.quadrants:
+        raise LongsealError("--save writes the best of the rescaled quadrants: add --quadrants")
     task = chosen_tasks(config, (config.task,))[0]
     path = out or default_folder(model, f"{config.task}-probe")
     refuse_taken(path, resume=resume, overwrite=overwrite)
@@ -55,8 +67,34 @@ def probe(
     folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite)
     with bars(console) as bar:
         found = look(loaded, task, config, log=folder.log, bar=bar)
-    for table in probe_tables(found):
+    tables = probe_tables(found)
+    if found.quadrants is not None:
+        tables += quadrant_tables(found.quadrants)
+    for table in tables:
         console.print(table)
     for note in found.notes:
         console.print(f"note: {note}", soft_wrap=True, highlight=False)
+    if found.quadrants is not None and save is not None:
+        save_best(found.quadrants, loaded, config, save)
     print_next(console, results=folder.log.path)
+
+
+def save_best(quadrants: Quadrants, model: LanguageModel, config: ProbeConfig, path: Path) -> None:
+    """Write the best rescaling as an adapter, unless nothing is better than the model as it is."""
+    from longseal.probing.quadrants import adapter_of
+
+    if quadrants.best == "base":
+        console.print("no rescaling is better than the model as it is: no adapter was written")
+        return
+    scores = {
+        name: {str(e.length): e.accuracy for e in quadrants.rescaled if e.name == name}
+        for name in ("base", quadrants.best)
+    }
+    record = {
+        "task": config.task,
+        "settings": config.model_dump(mode="json"),
+        "rescaled": quadrants.best,
+        "held_out": scores,
+    }
+    adapter_of(quadrants.best, quadrants, model, record).save(path)
+    console.print(f"{quadrants.best} was written as an adapter: {path}")

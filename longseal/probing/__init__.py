@@ -2,6 +2,6 @@
 
 from longseal.probing.heads import Head
 from longseal.probing.probe import probe
-from longseal.probing.result import Base, Influence, Probe, Trust
+from longseal.probing.result import Base, Influence, Probe, Quadrants, Rescaled, Trust
 
-__all__ = ["Base", "Head", "Influence", "Probe", "Trust", "probe"]
+__all__ = ["Base", "Head", "Influence", "Probe", "Quadrants", "Rescaled", "Trust", "probe"]

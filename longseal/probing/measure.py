@@ -50,24 +50,35 @@ class Measuring:
     places: Sequence[Place]
     log: Log | None
     bar: Bar
+    part: str = "probe"
     _known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, model: LanguageModel, task: Task, config: ProbeConfig, log: Log | None, bar: Bar
+        cls,
+        model: LanguageModel,
+        task: Task,
+        config: ProbeConfig,
+        log: Log | None,
+        bar: Bar,
+        part: str = "probe",
     ) -> Measuring:
-        """Make the questions, and take up what the log holds."""
+        """Make the questions, and take up what the log holds.
+
+        Args:
+            part: names the samples: those of one part are not those of another.
+        """
         prompts = Prompts(model, config.thinking)
         places = []
         for length in config.lengths:
             left, number = config.samples, 0
             while left:
-                name = f"probe/{config.seed}/{task.name}/{length}/{number}"
+                name = f"{part}/{config.seed}/{task.name}/{length}/{number}"
                 encoded = fit(prompts, task, length, min(config.questions, left), name)
                 places.append(Place(length, number, encoded))
                 left, number = left - len(encoded.questions), number + 1
-        made = cls(model, Asking(model, task, prompts), places, log, bar)
-        for line in [] if log is None else log.read(event="probed"):
+        made = cls(model, Asking(model, task, prompts), places, log, bar, part)
+        for line in [] if log is None else log.read(event="probed", part=part):
             made._known[_key(line["what"], line)] = line
         return made
 
@@ -158,7 +169,7 @@ class Measuring:
         self._write(what, place, values)
 
     def _write(self, what: str, place: Place, values: Mapping[str, Any]) -> dict[str, Any]:
-        line = {"event": "probed", "what": what, **place.key, **values}
+        line = {"event": "probed", "part": self.part, "what": what, **place.key, **values}
         self._known[_key(what, line)] = line
         if self.log is not None:
             self.log.append(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -14,6 +15,7 @@ from longseal.models.load import LanguageModel
 from longseal.probing.audit import Chosen, choose
 from longseal.probing.heads import Head, Variant, heads_of, named, pruned, without_channel
 from longseal.probing.measure import Measuring, influence
+from longseal.probing.quadrants import check_factors, part, rescale, two_lengths
 from longseal.probing.result import Influence, Probe, Trust, agreement
 from longseal.probing.side_by_side import runs_side_by_side
 from longseal.progress import Bar, bars
@@ -51,6 +53,10 @@ def probe(
     given = {"task": task.name} if config is None else config.model_dump()
     config = ProbeConfig.model_validate(given | fields)
     variants, channels_of = _wanted(model, config)
+    if config.quadrants:
+        two_lengths(config.lengths)
+        for name in config.rescale:
+            check_factors(name)
     check_lengths(Prompts(model, config.thinking), task, config.lengths, model.window)
     with bars() if bar is None else nullcontext(bar) as shown:
         measuring = Measuring.of(model, task, config, log, shown)
@@ -85,7 +91,11 @@ def probe(
             trust = _trust(found, exact, chosen)
             notes += _doubts(trust)
             found += exact
-    return Probe(tuple(base), tuple(found), trust, tuple(notes))
+        result = Probe(tuple(base), tuple(found), trust, None, tuple(notes))
+        if config.quadrants:
+            parted = part(result.best_known)
+            result = replace(result, quadrants=rescale(model, task, config, parted, log, shown))
+    return result
 
 
 def _wanted(model: LanguageModel, config: ProbeConfig) -> tuple[list[Variant], Head | None]:

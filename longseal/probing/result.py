@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import mean
 from typing import Any, Literal
+
+from longseal.probing.heads import Head
 
 #: exact: run without it; gradient: first order; tail: run without it from the question on.
 How = Literal["exact", "gradient", "tail"]
@@ -73,16 +76,64 @@ class Trust:
 
 
 @dataclass(frozen=True)
+class Rescaled:
+    """What rescaling whole quadrants does to the answers, on samples that parted no heads.
+
+    Attributes:
+        name: such as "Q1:0.9,Q3:1.1"; "base" is the model as it is.
+        accuracy: mean score of freely generated answers.
+        log_probability: of a right answer, in nats, the mean over the questions.
+    """
+
+    name: str
+    length: int
+    accuracy: float
+    log_probability: float
+    questions: int
+
+
+@dataclass(frozen=True)
+class Quadrants:
+    """Every head's quadrant, by what pruning it does at two lengths (paper, figure 2).
+
+    Attributes:
+        middle, long: the two lengths, in tokens.
+        heads: by quadrant. Q1: the answers get better without the head at both lengths; Q2: worse
+            at the middle one, better at the long one; Q3: worse at both; Q4: better at the middle
+            one, worse at the long one.
+        rescaled: held-out answers of the model as it is, and with quadrants rescaled.
+    """
+
+    middle: int
+    long: int
+    heads: Mapping[str, tuple[Head, ...]]
+    rescaled: tuple[Rescaled, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The factors with the best mean accuracy, then log-probability; "base" if none is better."""
+        names = dict.fromkeys(each.name for each in self.rescaled)
+
+        def worth(name: str) -> tuple[float, float]:
+            rows = [each for each in self.rescaled if each.name == name]
+            return mean(e.accuracy for e in rows), mean(e.log_probability for e in rows)
+
+        return max(names, key=worth)
+
+
+@dataclass(frozen=True)
 class Probe:
     """All that one probing found.
 
     Attributes:
+        quadrants: None where nobody asked for them.
         notes: what its user should know, a sentence each.
     """
 
     base: tuple[Base, ...]
     influences: tuple[Influence, ...]
     trust: tuple[Trust, ...] = ()
+    quadrants: Quadrants | None = None
     notes: tuple[str, ...] = ()
 
     def of(self, method: How, length: int | None = None) -> list[Influence]:

@@ -126,7 +126,7 @@ def check_factors(name: str) -> None:
 
 
 def _scales(name: str, quadrants: Quadrants) -> dict[Head, float]:
-    found = {}
+    found: dict[Head, float] = {}
     for quadrant, factor in _parts(name):
         found |= dict.fromkeys(quadrants.heads[quadrant], factor)
     return found

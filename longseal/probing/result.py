@@ -111,7 +111,7 @@ class Quadrants:
 
     @property
     def best(self) -> str:
-        """The factors with the best mean accuracy, then log-probability; "base" if none is better."""
+        """The factors with the best mean accuracy, then log-probability; or "base"."""
         names = dict.fromkeys(each.name for each in self.rescaled)
 
         def worth(name: str) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """Probing from end to end on tiny models."""
 
+import json
 from statistics import mean
 
 import pytest
@@ -8,10 +9,19 @@ import tiny
 import longseal
 from longseal.errors import LongsealError
 from longseal.files import Log
-from longseal.probing import probe
+from longseal.probing import Probe, probe
 from longseal.probing.audit import choose
+from longseal.probing.direct import direct_effect
 from longseal.probing.heads import Head
 from longseal.probing.result import agreement
+from longseal.report.look import save_chart
+from longseal.report.probing import (
+    bars_chart,
+    direct_chart,
+    influence_chart,
+    quadrants_chart,
+    trust_chart,
+)
 
 SMALL = {"lengths": (600, 800), "samples": 3, "questions": 2}
 
@@ -164,10 +174,40 @@ def test_command(capfd, checkpoint, tmp_path):
     assert "800 tokens" in shown
     lines = Log(out / "results.jsonl").read(event="probed")
     assert lines
+    page = (out / "report.html").read_text()
+    assert "What becomes of the right answers, at 800 tokens" in page
+    assert "How far the estimate holds" in page
+    assert "helps most" in page
     code, again, _ = tiny.outcome(capfd, *command, "--resume")
     assert code == 0
     assert "rank correlation" in again
     assert Log(out / "results.jsonl").read(event="probed") == lines
+
+
+def test_results_as_json_and_back(exact, loaded):
+    assert Probe.from_json(json.loads(json.dumps(exact.to_json()))) == exact
+    parted = probe(loaded("llama"), tiny.Chance(), method="gradient", quadrants=True, **SMALL)
+    assert Probe.from_json(json.loads(json.dumps(parted.to_json()))) == parted
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".html"])
+def test_each_chart_in_each_format(exact, loaded, tmp_path, suffix):
+    model = loaded("llama")
+    audit = probe(model, tiny.Chance(), quadrants=True, rescale=(), ends=2, drawn=4, **SMALL)
+    effect = direct_effect(model, tiny.tokens(20), 20, 30)
+    drawn = [
+        influence_chart(exact.of("exact", 600)),
+        bars_chart(exact.of("exact", 600)[:5]),
+        quadrants_chart(audit.best_known, audit.quadrants),
+        trust_chart(audit.of("gradient"), audit.of("exact"), audit.trust),
+        direct_chart(effect),
+    ]
+    for number, chart in enumerate(drawn):
+        path = tmp_path / f"{number}{suffix}"
+        save_chart(chart, path)
+        assert path.stat().st_size > 1000
+        if suffix == ".svg":
+            assert "L0H" in path.read_text()
 
 
 def test_public():

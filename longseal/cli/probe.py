@@ -55,6 +55,7 @@ def probe(
     """
     from longseal.probing import probe as look
     from longseal.progress import bars
+    from longseal.report import report
     from longseal.run_folder import RunFolder, refuse_taken
     from longseal.terminal import print_next, probe_tables, quadrant_tables
 
@@ -67,6 +68,8 @@ def probe(
     folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite)
     with bars(console) as bar:
         found = look(loaded, task, config, log=folder.log, bar=bar)
+    folder.log.append({"event": "probe", **found.to_json()})
+    page = report(folder.path)
     tables = probe_tables(found)
     if found.quadrants is not None:
         tables += quadrant_tables(found.quadrants)
@@ -76,7 +79,7 @@ def probe(
         console.print(f"note: {note}", soft_wrap=True, highlight=False)
     if found.quadrants is not None and save is not None:
         save_best(found.quadrants, loaded, config, save)
-    print_next(console, results=folder.log.path)
+    print_next(console, results=folder.log.path, report=f"{page} (open it in a browser)")
 
 
 def save_best(quadrants: Quadrants, model: LanguageModel, config: ProbeConfig, path: Path) -> None:

@@ -25,6 +25,12 @@ class Head:
     def __str__(self) -> str:
         return f"L{self.layer}H{self.head}"
 
+    @classmethod
+    def of(cls, name: str) -> Head:
+        """The head that a name such as L1H18 is of; a ValueError where it is none."""
+        layer, _, head = name.removeprefix("L").partition("H")
+        return cls(int(layer), int(head))
+
 
 @dataclass(frozen=True)
 class Variant:

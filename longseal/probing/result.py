@@ -153,6 +153,33 @@ class Probe:
             found[each.length, each.name] = each
         return list(found.values())
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; heads by their names."""
+        made = asdict(self)
+        if self.quadrants is not None:
+            heads = self.quadrants.heads
+            made["quadrants"]["heads"] = {name: list(map(str, of)) for name, of in heads.items()}
+        return made
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Probe:
+        """What `to_json` wrote."""
+        given = record["quadrants"]
+        quadrants = given and Quadrants(
+            given["middle"],
+            given["long"],
+            {name: tuple(map(Head.of, of)) for name, of in given["heads"].items()},
+            tuple(Rescaled(**row) for row in given["rescaled"]),
+        )
+        pairs = ("rank_interval", "same_sign_interval")
+        return Probe(
+            tuple(Base(**row) for row in record["base"]),
+            tuple(Influence(**row) for row in record["influences"]),
+            tuple(Trust(**(row | {p: tuple(row[p]) for p in pairs})) for row in record["trust"]),
+            quadrants,
+            tuple(record["notes"]),
+        )
+
     def rows(self) -> list[dict[str, Any]]:
         """The influences as plain records, such as a data frame takes."""
         return [asdict(each) for each in self.influences]

@@ -11,6 +11,7 @@ from longseal.errors import LongsealError
 from longseal.evaluation.results import Case, Evaluation, case_from
 from longseal.files import Log, read_json
 from longseal.lora import AnyAdapter, read_adapter
+from longseal.probing import Probe
 from longseal.scales import Adapter, Scales
 
 _VARIANTS = ("base", "tuned", "folded")
@@ -51,6 +52,7 @@ class Contents:
             like the tasks, lengths rising.
         steps: one record a training step (`step`, `loss` in nats a token, `tokens`).
         fold: the figures of `longseal.Folded`.
+        probe: what probing found.
     """
 
     config: Mapping[str, Any]
@@ -61,6 +63,7 @@ class Contents:
     stages: tuple[Stage, ...]
     fold: Mapping[str, Any] | None
     adapter: AnyAdapter | None
+    probe: Probe | None = None
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -116,12 +119,13 @@ class Contents:
                 stages=_stages(events.get("stage", ())),
                 fold=events["fold"][-1] if "fold" in events else None,
                 adapter=read_adapter(adapter) if adapter.exists() else None,
+                probe=Probe.from_json(events["probe"][-1]) if "probe" in events else None,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LongsealError(
                 f"{results} is damaged: {error!r}. Repair or remove that line"
             ) from error
-        if not (contents.evaluation.cases or contents.steps or contents.judged):
+        if not (contents.evaluation.cases or contents.steps or contents.judged or contents.probe):
             raise LongsealError(
                 f"{results} holds no cases and no training steps yet: run the evaluation first"
             )

@@ -72,8 +72,9 @@ _CONFIG = alt.Config(
     ),
     text=alt.MarkConfig(color="#333"),
 )
-_FORMATS: dict[str, Literal["png", "svg", "html"]] = {
+_FORMATS: dict[str, Literal["png", "svg", "pdf", "html"]] = {
     ".png": "png",
+    ".pdf": "pdf",
     ".svg": "svg",
     ".html": "html",
 }
@@ -86,7 +87,7 @@ def finish(chart: Chart, height: int) -> Chart:
 
 
 def save_chart(chart: Chart, path: str | Path) -> None:
-    """Write a chart as .png (twice the size, for sharp screens), .svg or .html.
+    """Write a chart as .png (twice the size, for sharp screens), .svg, .pdf or .html.
 
     Raises:
         LongsealError: the suffix is another, or the file cannot be written.

@@ -10,6 +10,7 @@ from math import floor
 from longseal import record
 from longseal.evaluation.compare import BASE, Pair, pairs
 from longseal.evaluation.results import Accuracy, Case, Evaluation
+from longseal.probing import Probe
 from longseal.report.contents import Contents
 
 _AFTER = {"folded": "with the scales folded in", "tuned": "with the adapter attached"}
@@ -119,6 +120,8 @@ def duration(seconds: float) -> str:
 def headline(contents: Contents) -> str:
     """What happened, in numbers."""
     evaluation = contents.evaluation
+    if contents.probe is not None:
+        return _headline_of_heads(contents.probe)
     if not evaluation.cases:
         return _tuning_headline(contents)
     if len(found := compared_adapters(evaluation)) > 1:
@@ -129,6 +132,20 @@ def headline(contents: Contents) -> str:
     else:
         said = _headline_of_task(evaluation, alone=bool(unchanged))
     return f"{unchanged} {said}" if unchanged else said
+
+
+def _headline_of_heads(found: Probe) -> str:
+    """What helps most and what harms most, at the greatest length."""
+    longest = max(base.length for base in found.base)
+    here = [each for each in found.best_known if each.length == longest]
+    helps, harms = (end(here, key=lambda each: each.change) for end in (min, max))
+    at = f"At {longest:,} tokens"
+    if helps.change >= 0:
+        return f"{at} nothing that was pruned helps the right answers."
+    said = f"{at} {helps.name} helps most: {-helps.change:.2f} nats of a right answer"
+    return (
+        f"{said}; {harms.name} harms most: {harms.change:.2f}." if harms.change > 0 else f"{said}."
+    )
 
 
 def _headline_of_adapters(found: Mapping[str, Sequence[Pair]]) -> str:

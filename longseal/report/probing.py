@@ -1,0 +1,167 @@
+"""Charts of what probing found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from longseal.probing import Influence, Quadrants, Trust
+from longseal.probing.direct import DirectEffect
+from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish
+
+_DIVERGING = ["#b8540a", "#f2ad6d", "#efefec", "#7eaee6", "#1d5fae"]
+_SHOWN = 12  # bars of direct effects, at either end
+
+
+def influence_chart(found: Sequence[Influence]) -> Chart:
+    """Every head's influence at one length, layer by head.
+
+    Orange heads help: without them the right answers are less likely. Blue ones harm.
+    """
+    heads = [each for each in found if each.name == f"L{each.layer}H{each.head}"]
+    rows = [
+        {"layer": each.layer, "head": each.head, "change": each.change, "says": says(each)}
+        for each in heads
+    ]
+    reach = max([1e-6, *(abs(each.change) for each in heads)])
+    scale = alt.Scale(
+        domain=[-reach, -reach / 4, 0, reach / 4, reach], range=_DIVERGING, interpolate="rgb"
+    )
+    legend = alt.Legend(
+        title="change, nats", format="+.2~f", gradientLength=220, gradientThickness=12, tickCount=4
+    )
+    axis: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "grid": False, "ticks": False}
+    chart = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("layer:O", title="layer", axis=alt.Axis(**axis)),
+            y=alt.Y("head:O", title="head", axis=alt.Axis(**axis, domain=False)),
+            color=alt.Color("change:Q", scale=scale, legend=legend),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    n_heads = len({row["head"] for row in rows})
+    return finish(chart, max(60, min(20 * n_heads, 480)))
+
+
+def quadrants_chart(found: Sequence[Influence], quadrants: Quadrants) -> Chart:
+    """Every head by its change at the middle length (across) and at the long one (up)."""
+    changes: dict[str, dict[int, Influence]] = {}
+    for each in found:
+        changes.setdefault(each.name, {})[each.length] = each
+    of = {str(head): name for name, heads in quadrants.heads.items() for head in heads}
+    rows = [
+        {
+            "middle": both[quadrants.middle].change,
+            "long": both[quadrants.long].change,
+            "quadrant": of[name],
+            "says": f"{name}, {of[name]}: {both[quadrants.middle].change:+.3f} nats at "
+            f"{quadrants.middle:,} tokens, {both[quadrants.long].change:+.3f} at "
+            f"{quadrants.long:,}",
+        }
+        for name, both in changes.items()
+        if name in of
+    ]
+    names = list(quadrants.heads)
+    based = alt.Chart(alt.InlineData(rows))
+    points = based.mark_point(filled=True, size=60, opacity=0.75).encode(
+        x=alt.X("middle:Q", title=f"change at {quadrants.middle:,} tokens, nats"),
+        y=alt.Y("long:Q", title=f"change at {quadrants.long:,} tokens, nats"),
+        color=alt.Color(
+            "quadrant:N",
+            title=None,
+            scale=alt.Scale(domain=names, range=[BLUE, GREY, ORANGE, "#0a8f69"]),
+        ),
+        tooltip=alt.Tooltip("says:N"),
+    )
+    lines = [
+        alt.Chart(alt.InlineData([{"zero": 0}]))
+        .mark_rule(color=GREY, strokeDash=[3, 3])
+        .encode(**{axis: alt.datum(0)})
+        for axis in ("x", "y")
+    ]
+    return finish(lines[0] + lines[1] + points, 420)
+
+
+def trust_chart(
+    estimated: Sequence[Influence], exact: Sequence[Influence], trust: Sequence[Trust]
+) -> Chart:
+    """The estimate of every audited head (across) beside its exact change (up)."""
+    guesses = {(each.length, each.name): each.change for each in estimated}
+    ranks = {t.length: t.rank for t in trust if t.among == "audited"}
+    rows = [
+        {
+            "estimate": guesses[each.length, each.name],
+            "exact": each.change,
+            "length": f"{each.length:,} tokens"
+            + (f" (rank correlation {ranks[each.length]:.2f})" if each.length in ranks else ""),
+            "says": f"{each.name} at {each.length:,} tokens: estimated "
+            f"{guesses[each.length, each.name]:+.3f}, exactly {each.change:+.3f} nats",
+        }
+        for each in exact
+        if (each.length, each.name) in guesses
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_point(filled=True, size=60, opacity=0.75)
+        .encode(
+            x=alt.X("estimate:Q", title="estimated change, nats"),
+            y=alt.Y("exact:Q", title="exact change, nats"),
+            color=alt.Color("length:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREY])),
+            shape=alt.Shape("length:N", title=None),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    return finish(chart, 360)
+
+
+def bars_chart(found: Sequence[Influence]) -> Chart:
+    """The change at one length of each channel of a head, or of each group that was pruned."""
+    rows = [
+        {"name": each.name, "change": each.change, "says": says(each), "method": each.method}
+        for each in found
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("name:N", sort=None, title=None, axis=alt.Axis(labelOverlap=True, ticks=False)),
+            y=alt.Y("change:Q", title="change, nats"),
+            color=alt.condition("datum.change < 0", alt.value(ORANGE), alt.value(BLUE)),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    return finish(chart, 240)
+
+
+def direct_chart(found: DirectEffect) -> Chart:
+    """The parts that add most to the difference of two logits, and those that take most away."""
+    ranked = sorted(found.contributions, key=lambda part: part.value)
+    shown = ranked if len(ranked) <= 2 * _SHOWN else [*ranked[:_SHOWN], *ranked[-_SHOWN:]]
+    rows = [
+        {"name": p.name, "value": p.value, "says": f"{p.name}: {p.value:+.3f}"}
+        for p in reversed(shown)
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_bar()
+        .encode(
+            y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(ticks=False)),
+            x=alt.X("value:Q", title="added to the difference of the logits"),
+            color=alt.condition("datum.value < 0", alt.value(ORANGE), alt.value(BLUE)),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    return finish(chart, 18 * len(rows))
+
+
+def says(each: Influence) -> str:
+    """An influence in words, as hovering shows it."""
+    interval = ""
+    if each.low is not None and each.high is not None:
+        interval = f" ({each.low:+.3f} to {each.high:+.3f})"
+    accuracy = "" if each.accuracy is None else f", accuracy {each.accuracy:+.2f}"
+    return f"{each.name}: {each.change:+.3f} nats{interval}{accuracy}, {each.method}"

@@ -87,7 +87,7 @@ class Most:
 
     def allows(self, state, step, strength):
         self.asked.append(strength)
-        return strength <= self.strength
+        return strength <= min(self.strength, self.read)
 
 
 def harmless_of(most, accuracy, found=(8, 1.4), reads=2.0):
@@ -103,30 +103,31 @@ def test_what_does_no_harm_is_taken_as_it_is():
     assert judged == []
 
 
-def test_what_does_harm_is_weakened_until_it_does_none():
+def test_what_reads_text_worse_is_taken_as_far_as_it_reads_it_as_before():
+    most = 1.4 * 9 / 16  # the greatest that four halvings find below 0.8
+    taken, judged, asked = harmless_of(2.0, {(8, round(most, 4)): 0.8}, reads=0.8)
+    assert (taken.step, taken.strength) == (8, pytest.approx(most))
+    assert judged == [(8, pytest.approx(most))]
+    assert asked == [1.4, pytest.approx(most)]
+
+
+def test_what_other_formats_lose_weakens_it_further():
     weaker = {(8, round(1.4 * share, 4)): 0.9 - share / 10 for share in WEAKER}
     taken, _, asked = harmless_of(0.8, weaker)
-    assert (taken.step, taken.strength) == (8, 1.4 * 0.55)
-    assert asked == [1.4, 1.4 * 0.85, 1.4 * 0.7, 1.4 * 0.55]
-
-
-def test_what_reads_text_worse_is_not_asked_at_all():
-    weaker = {(8, round(1.4 * share, 4)): 0.9 - share / 10 for share in WEAKER}
-    taken, judged, asked = harmless_of(0.8, weaker, reads=0.9)
-    assert (taken.step, taken.strength) == (8, 1.4 * 0.55)
-    assert judged == [(8, 1.4 * 0.55)]
-    assert asked == [1.4, 1.4 * 0.55]
+    assert (taken.step, taken.strength) == (8, 0.7)
+    assert asked == [1.4, pytest.approx(1.4 * 0.75), 0.7]
 
 
 def test_a_weaker_version_that_gains_nothing_is_not_taken():
-    taken, judged, _ = harmless_of(0.1, {(8, round(1.4 * 0.85, 4)): 0.5})
+    taken, judged, _ = harmless_of(0.1, {(8, round(1.4 * 0.75, 4)): 0.5})
     assert taken.step == 0
-    assert judged == [(8, 1.4 * 0.85), (8, 1.4 * 0.7)]
+    assert judged == [(8, pytest.approx(1.4 * 0.75)), (8, 0.7)]
 
 
 def test_if_every_strength_does_harm_nothing_is_changed():
     weaker = {(8, round(1.4 * share, 4)): 0.9 for share in WEAKER}
     assert harmless_of(0.0, weaker)[0].step == 0
+    assert harmless_of(2.0, weaker, reads=-1.0)[0].step == 0
 
 
 def test_the_unchanged_model_needs_no_leave():

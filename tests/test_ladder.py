@@ -60,9 +60,10 @@ class Trainer:
     """Says what it was asked for, and keeps nothing."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.fresh = [], []
 
     def rung(self, length, start, steps, part=1.0):
+        self.fresh.append(start.fresh)
         self.asked.append((length, start.steps, start.strength, steps, part))
         states = {start.steps + i + 1: {"step": start.steps + i + 1} for i in range(steps)}
         trajectory = SimpleNamespace(
@@ -82,6 +83,18 @@ class Judge:
         accuracy = self.accuracies.get((step, strength), 0.0)
         accuracy = accuracy or (self.accuracies.get(step, 0.0) if strength == 1.0 else 0.0)
         return Candidate(step, strength, accuracy, {"any": accuracy})
+
+
+def test_the_optimiser_goes_on_where_the_numbers_do():
+    """Its first step would be as large as the rate allows, whatever the gradient."""
+    config = mixture(length="31k", samples=64, questions=8)
+    unchanged = Candidate(0, 0.0, 0.1, {"any": 0.1})
+    trainer = Trainer()
+    climb(trainer, Judge((8, 0.5), (12, 0.6), (16, 0.6)), *config, unchanged)
+    assert trainer.fresh == [0, 0, 0]
+    trainer = Trainer()
+    climb(trainer, Judge((8, 0.1), (12, 0.6), (16, 0.7), (20, 0.7)), *config, unchanged)
+    assert trainer.fresh == [0, 8, 8, 8]
 
 
 def climbed(*accuracies, base=0.1, **fields):

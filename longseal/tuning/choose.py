@@ -8,8 +8,9 @@ from typing import Protocol
 from longseal.tuning.held_out import Candidate, Judge
 from longseal.tuning.learned import State
 
-#: Shares of the best candidate's strength that are asked in turn where it does harm.
-WEAKER = (0.85, 0.7, 0.55, 0.4, 0.25)
+#: Shares of the strength at which text is read as before, that are asked in turn.
+WEAKER = (1.0, 0.75, 0.5)
+_HALVINGS = 4  # of the way between no strength and the best candidate's, to find that strength
 
 #: Means over tasks of the same scores may differ by so much.
 ROUNDING = 1e-9
@@ -62,9 +63,10 @@ def harmless(
     learned = state(found.step)
     if found.step == 0 or bound.allows(learned, found.step, found.strength):
         return found
+    most = _reads_up_to(bound, learned, found)
     for share in WEAKER:
-        strength = share * found.strength
-        if not bound.reads(learned, found.step, strength):
+        strength = share * most
+        if strength in (0.0, found.strength):
             continue
         weaker = judge.judge(learned, found.step, strength)
         if weaker.accuracy <= unchanged.accuracy + ROUNDING:
@@ -72,3 +74,17 @@ def harmless(
         if bound.allows(learned, weaker.step, weaker.strength):
             return weaker
     return unchanged
+
+
+def _reads_up_to(bound: Allows, learned: State | None, found: Candidate) -> float:
+    """About the greatest strength at which general text is read as before; 0 if there is none."""
+    if bound.reads(learned, found.step, found.strength):
+        return found.strength
+    low, high = 0.0, found.strength
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if bound.reads(learned, found.step, middle):
+            low = middle
+        else:
+            high = middle
+    return low

@@ -87,7 +87,8 @@ def climb(
         if config.recipe == "paper" or so_far.accuracy == 1.0 or not (pays or len(rungs) == 1):
             break
         state = Climbed(tuple(rungs), tuple(found)).state(so_far.step)
-        start = Start(state, so_far.strength, last)
+        fresh = start.fresh if so_far.step == last else last
+        start = Start(state, so_far.strength, last, fresh)
     if config.recipe != "paper":
         place = next((p for p, rung in enumerate(rungs) if _holds(rung, so_far)), len(rungs) - 1)
         made = rungs[place].trajectory

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
 from time import monotonic
+
+from torch import Tensor
 
 from longseal.config import TuneConfig
 from longseal.files import Log
@@ -34,11 +37,13 @@ class Start:
         state: what was learned before; None is the unchanged model.
         strength: how much of it is taken.
         steps: how many steps were made before, at other lengths.
+        fresh: how many of them were made before the optimiser was: it goes on from the others.
     """
 
     state: State | None = None
     strength: float = 0.0
     steps: int = 0
+    fresh: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ class Trainer:
         made = [] if log is None else log.read(event="step")
         self._took = {line["step"]: line["took"] for line in made if "took" in line}  # seconds
         self._factor: float | None = None  # of the budget; once it is found, it stays
+        self._moments: Mapping[str, Tensor] = {}  # the optimiser's, after the last length
 
     def rung(self, length: int, start: Start, steps: int, part: float = 1.0) -> Rung:
         """Make those steps at a length that the folder does not hold yet.
@@ -126,8 +132,11 @@ class Trainer:
         )
         trajectory = Trajectory(self._folder, start.steps, made_with)
         optimiser = self._optimiser()
-        if (moments := trajectory.resume()) is not None:
-            optimiser.restore(moments, trajectory.last - start.steps)
+        moments = trajectory.resume()
+        if moments is None and start.fresh < start.steps:
+            moments = self._moments
+        if moments is not None:
+            optimiser.restore(moments, trajectory.last - start.fresh)
         every = apart(steps)
         work = self._bar.add_task(f"tune at {length:,} tokens", total=steps)
         for step in range(steps):
@@ -137,6 +146,7 @@ class Trainer:
             elif failed := self._step(length, optimiser, rate(step), trajectory):
                 on_trial = self._on_trial(start) and step < every
                 return trajectory, _UNPROMISING if on_trial else failed
+            self._moments = {name: each.clone() for name, each in optimiser.state().items()}
             self._bar.update(work, completed=step + 1)
             if (step + 1) % every:
                 continue

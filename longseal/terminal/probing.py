@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from longseal.probing import Probe, Quadrants
 
 _ENDS = 8  # of a ranking, how many of either end are shown
+_WIDTH = 66  # so that titles break in two at most
 
 
 def probe_tables(found: Probe) -> list[Table]:
@@ -29,6 +30,7 @@ def probe_tables(found: Probe) -> list[Table]:
             title=f"{base.length:,} tokens: what becomes of the right answers "
             f"({base.log_probability:.2f} nats each as it is{accuracy})",
             title_justify="left",
+            min_width=_WIDTH,
         )
         for place, each in enumerate(shown):
             known = each.low is not None and each.high is not None
@@ -49,6 +51,7 @@ def probe_tables(found: Probe) -> list[Table]:
             "same sign",
             title="estimate against exact pruning (95% interval)",
             title_justify="left",
+            min_width=_WIDTH,
         )
         for trust in found.trust:
             (low, high), (least, most) = trust.rank_interval, trust.same_sign_interval
@@ -66,9 +69,10 @@ def quadrant_tables(found: Quadrants) -> list[Table]:
     """How many heads are in each quadrant, and what rescaling them does on held-out questions."""
     counts = Table(
         *found.heads,
-        title=f"heads by quadrant, {found.middle:,} and {found.long:,} tokens (Q1: better without "
-        "them at both; Q3: worse)",
+        title=f"heads by quadrant, at {found.middle:,} and {found.long:,} tokens "
+        "(Q1: better without them; Q3: worse)",
         title_justify="left",
+        min_width=_WIDTH,
     )
     counts.add_row(*(str(len(heads)) for heads in found.heads.values()))
     lengths = list(dict.fromkeys(each.length for each in found.rescaled))
@@ -77,6 +81,7 @@ def quadrant_tables(found: Quadrants) -> list[Table]:
         *(f"{length:,}" for length in lengths),
         title="held-out questions: mean score (log-probability of the right answer, nats)",
         title_justify="left",
+        min_width=_WIDTH,
     )
     for name in dict.fromkeys(each.name for each in found.rescaled):
         cells = [

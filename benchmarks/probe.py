@@ -25,7 +25,6 @@ from longseal.models.load import LanguageModel
 from longseal.probing.answers import Asking
 from longseal.probing.heads import heads_of, pruned
 from longseal.probing.pruning import Pruning
-from longseal.scales.hooks import scaling
 from longseal.tasks.fitting import fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 
@@ -53,7 +52,6 @@ def main(
         length, every, memory_length = 640, 15, 640
     loaded = longseal.load(model, dtype="float32")
     print(json.dumps({"machine": machine(loaded.device), "versions": versions()}), flush=True)
-    found: dict[str, object] = {}
     sample = _sample(loaded, length, questions)
     heads = heads_of(loaded.sites)
     one = median(_whole(loaded, sample, number) for number in range(_PASSES))
@@ -94,10 +92,8 @@ def _asking(model: LanguageModel) -> Asking:
 def _whole(model: LanguageModel, sample: EncodedSample, number: int) -> float:
     """Seconds of a pass over one prompt and answer with a head pruned by a hook."""
     head = heads_of(model.sites)[number * 37 % len(heads_of(model.sites))]
-    variant = pruned([head], model.sites)
     row = torch.tensor([[*sample.prompt(0), *sample.answers[0]]], device=model.device)
-    factors = {name: (lambda _, f=factor: f) for name, factor in variant.factors.items()}
-    with scaling(model.network, factors):
+    with pruned([head], model.sites).attached(model.network):
         return _timed(lambda: model.network(input_ids=row, use_cache=False))
 
 

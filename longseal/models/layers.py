@@ -16,7 +16,7 @@ def stack_of(sites: Sequence[Site]) -> str:
     Raises:
         ValueError: there is no such list, or several.
     """
-    found = {_split(site.name)[0] for site in sites}
+    found = {split(site.name)[0] for site in sites}
     if len(found) != 1 or found == {""}:
         raise ValueError("the heads do not lie in one list of layers")
     return found.pop()
@@ -36,10 +36,10 @@ def layers_of(network: PreTrainedModel, sites: Sequence[Site]) -> list[nn.Module
 
 def place_of(site: Site) -> int:
     """A site's place in the list of layers."""
-    return _split(site.name)[1]
+    return split(site.name)[1]
 
 
-def _split(path: str) -> tuple[str, int]:
+def split(path: str) -> tuple[str, int]:
     """The outermost numbered list that a module is in, and its number there."""
     parts = path.split(".")
     number = next((i for i, part in enumerate(parts) if part.isdigit()), None)

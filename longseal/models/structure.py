@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 
 from longseal.errors import LongsealError
 from longseal.models.arguments import ordinary_tokens, takes
+from longseal.models.layers import split
 from longseal.models.marks import Mark
 from longseal.models.sites import Site, Structure, ValueRows
 from longseal.models.trace import Trace
@@ -104,7 +105,7 @@ class _Layers:
         self._first: dict[str, int] = {}
         self.count = 0
         for path in paths:
-            stack, _ = _place(path)
+            stack, _ = split(path)
             if stack not in self._first:
                 self._first[stack] = self.count
                 modules = network.get_submodule(stack)
@@ -112,7 +113,7 @@ class _Layers:
 
     def index(self, path: str) -> int:
         """The layer that a module belongs to."""
-        stack, number = _place(path)
+        stack, number = split(path)
         return self._first[stack] + number
 
     def kind(self, layer: int) -> str:
@@ -122,15 +123,6 @@ class _Layers:
             if isinstance(kinds, list | tuple) and layer < len(kinds):
                 return f"{kinds[layer]}: no softmax over positions"
         return "no softmax over positions"
-
-
-def _place(path: str) -> tuple[str, int]:
-    """The outermost numbered list that a module is in, and its number there."""
-    parts = path.split(".")
-    for i, part in enumerate(parts):
-        if part.isdigit():
-            return ".".join(parts[:i]), int(part)
-    return "", 0
 
 
 def _heads(network: PreTrainedModel, seen: Trace, path: str) -> tuple[int, int, int, int] | str:

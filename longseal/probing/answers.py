@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longseal.models.generation import Continuation, generate
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
-from longseal.tasks.fitting import budget
+from longseal.tasks.asking import Generate, ask, generate_here
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 
@@ -37,27 +36,21 @@ class Asking:
     task: Task
     prompts: Prompts
 
-    def budgets(self, encoded: EncodedSample) -> tuple[int, ...]:
-        """Tokens that each question may be answered with."""
-        return tuple(budget(self.task, self.prompts, q) for q in encoded.source.questions)
+    def scores(
+        self, encoded: EncodedSample, times: int = 1, run: Generate | None = None
+    ) -> list[tuple[float, ...]]:
+        """Answer every question greedily; the task's own score of each.
 
-    def scores(self, encoded: EncodedSample, said: Iterable[Continuation]) -> tuple[float, ...]:
-        """The task's own score of each question's answer."""
-        found = {done.question: self.prompts.decode(done.tokens)[0] for done in said}
-        return tuple(
-            float(self.task.score(found[number], question)[self.task.metric])
-            for number, question in enumerate(encoded.source.questions)
-        )
-
-    def ask(self, encoded: EncodedSample) -> tuple[float, ...]:
-        """Answer every question greedily, with the model as it stands."""
-        said = generate(
-            self.model,
-            [encoded],
-            max_new_tokens=[self.budgets(encoded)],
-            stop_tokens=self.prompts.stop_tokens,
-        )
-        return self.scores(encoded, said)
+        Args:
+            times: how often the sample is asked, each time of another variant.
+            run: what answers; the model as it stands where it is None.
+        """
+        samples = [encoded] * times
+        answers = ask(self.task, self.prompts, samples, run or generate_here(self.model))
+        metric = self.task.metric
+        found = {(each.sample, each.question): float(each.scores[metric]) for each in answers}
+        questions = range(len(encoded.questions))
+        return [tuple(found[time, question] for question in questions) for time in range(times)]
 
 
 def by_answer(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from longseal.errors import LongsealError
 from longseal.models.sites import Site
+from longseal.scales.hooks import Factor, scaling
 
 _NAME = re.compile(r"L(\d+)(?:([HG])(\d+))?", re.IGNORECASE)
 
@@ -45,6 +48,24 @@ class Variant:
     name: str
     factors: Mapping[str, Tensor]
     parts: tuple[str, ...] = ()
+
+    @contextmanager
+    def attached(self, network: PreTrainedModel, start: int = 0) -> Iterator[None]:
+        """Scale the network so inside the block, from the place `start` of a row on."""
+        factors = {
+            name: _from(start, factor.to(network.device)) for name, factor in self.factors.items()
+        }
+        with scaling(network, factors):
+            yield
+
+
+def _from(start: int, factor: Tensor) -> Factor:
+    def of(hidden: Tensor) -> Tensor:
+        rows = factor.expand(hidden.shape[-2], -1).clone()
+        rows[:start] = 1.0
+        return rows
+
+    return of if start else lambda _: factor
 
 
 def heads_of(sites: Sequence[Site]) -> list[Head]:

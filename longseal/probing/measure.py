@@ -106,7 +106,6 @@ class Measuring:
             if not missing:
                 continue
             pruning = Pruning(self.asking, place.encoded, answered=answered, tail=how == "tail")
-            pruning.base()
             for variant, answers in pruning.of(missing):
                 self._keep(f"{how} {variant.name}", place, answers)
                 self.bar.advance(work)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from longseal.models.growing import Growing, grow
 from longseal.models.packed_row import Branch, KeyValue, Memory
-from longseal.models.prompted import Asked
+from longseal.models.prompted import Asked, Continuation
 from longseal.models.shared_context import running
 from longseal.probing.answers import Answers, Asking, by_answer
 from longseal.probing.heads import Variant
@@ -49,22 +49,27 @@ class Pruning:
         self._together = runs_side_by_side(self._model.network, self._model.sites)
         if tail and not self._packed:
             self._together = False
+        self._keeps = self._packed and (answered or tail)
         self._passes = [SideBySide(self._model.network, self._model.sites) for _ in self._parts]
         self._kept: Mapping[int, KeyValue] = {}  # of the context, by the unchanged model
 
-    @torch.no_grad()
     def base(self) -> Answers:
-        """The unchanged model's answers; this comes first."""
-        keeps = self._packed and (self._answered or self._tail)
-        memory = Memory(self._encoded.tokens) if keeps else None
+        """The unchanged model's answers."""
+        found = self._read()
+        scores = self._asking.scores(self._encoded)[0] if self._answered else ()
+        return Answers(found, scores)
+
+    @torch.no_grad()
+    def _read(self) -> tuple[float, ...]:
+        """Let the unchanged model read; its log-probabilities. What is gone on from is kept."""
+        memory = Memory(self._encoded.tokens) if self._keeps else None
         found: list[float] = []
         for part in self._parts:
             with answer_pass(self._model, part, memory) as (row, run):
                 found += by_answer(run(), row.labels, part.answers)[0]
         if memory is not None:
             self._kept = memory.first(len(self._encoded.context))
-        scores = self._asking.ask(self._encoded) if self._answered else ()
-        return Answers(tuple(found), scores)
+        return tuple(found)
 
     def of(self, variants: Sequence[Variant]) -> Iterator[tuple[Variant, Answers]]:
         """Each variant's answers, in the order of the first layer that it scales."""
@@ -72,6 +77,8 @@ class Pruning:
             for variant in variants:
                 yield variant, self._alone(variant)
             return
+        if self._keeps and not self._kept:
+            self._read()
         context = len(self._encoded.context) if self._tail else 0
         most = max(1, TOGETHER // max(part.tokens - context for part in self._parts))
         lowest = self._passes[0].lowest
@@ -105,45 +112,40 @@ class Pruning:
 
     def _grown(self, variants: Sequence[Variant], memory: Memory) -> list[tuple[float, ...]]:
         """Scores of all variants' answers, which grow side by side after their contexts."""
-        encoded, tokens = self._encoded, len(self._encoded.context)
-        budgets = self._asking.budgets(encoded)
-        rows, branches = [], []
-        for number in range(len(variants)):
-            branch = Branch({**self._kept, **memory.first(tokens, number)})
-            asked = Asked(number, encoded.context, encoded.questions, budgets)
-            rows.append(Growing(asked, branch, self._model.device))
-            branches.append(branch)
-        stop = frozenset(self._asking.prompts.stop_tokens)
-        with _by_branch(self._asking, variants, branches):
-            said = list(grow(self._model, rows, stop))
-        return [
-            self._asking.scores(encoded, [done for done in said if done.sample == number])
+        context, device = len(self._encoded.context), self._model.device
+        branches = [
+            Branch({**self._kept, **memory.first(context, number)})
             for number in range(len(variants))
         ]
 
-    @contextmanager
-    def _attached(self, variant: Variant) -> Iterator[None]:
-        start = len(self._encoded.context) if self._tail else 0
-        factors = {
-            name: _from(start, factor.to(self._model.device))
-            for name, factor in variant.factors.items()
-        }
-        with scaling(self._model.network, factors):
-            yield
+        def run(
+            samples: Sequence[EncodedSample], budgets: Sequence[Sequence[int]], stop: Sequence[int]
+        ) -> Iterator[Continuation]:
+            rows = []
+            for number, (sample, own, branch) in enumerate(
+                zip(samples, budgets, branches, strict=True)
+            ):
+                asked = Asked(number, sample.context, sample.questions, tuple(own))
+                rows.append(Growing(asked, branch, device))
+            return grow(self._model, rows, frozenset(stop))
+
+        with _by_branch(self._asking, variants, branches):
+            return self._asking.scores(self._encoded, len(variants), run)
 
     @torch.no_grad()
     def _alone(self, variant: Variant) -> Answers:
         """What a model gives whose layers cannot be run one by one."""
         found: list[float] = []
-        with self._attached(variant):
+        start = len(self._encoded.context) if self._tail else 0
+        with variant.attached(self._model.network, start):
             for part in self._parts:
                 with answer_pass(self._model, part) as (row, run):
                     found += by_answer(run(), row.labels, part.answers)[0]
         return Answers(tuple(found), self._asked(variant) if self._answered else ())
 
     def _asked(self, variant: Variant) -> tuple[float, ...]:
-        with self._attached(variant):
-            return self._asking.ask(self._encoded)
+        with variant.attached(self._model.network):
+            return self._asking.scores(self._encoded)[0]
 
 
 @contextmanager
@@ -168,14 +170,3 @@ def _by_branch(
     factors = {s.name: factor(s.name, s.channels) for s in asking.model.sites if s.name in scaled}
     with scaling(asking.model.network, factors):
         yield
-
-
-def _from(start: int, factor: Tensor) -> Factor:
-    """The factor from a place on."""
-
-    def of(hidden: Tensor) -> Tensor:
-        rows = factor.expand(hidden.shape[-2], -1).clone()
-        rows[:start] = 1.0
-        return rows
-
-    return of if start else lambda _: factor

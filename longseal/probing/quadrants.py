@@ -33,8 +33,8 @@ def part(found: Sequence[Influence]) -> Quadrants:
     """
     changes: dict[Head, dict[int, float]] = {}
     for each in found:
-        if each.name == f"L{each.layer}H{each.head}" and each.layer is not None:
-            changes.setdefault(Head(each.layer, each.head or 0), {})[each.length] = each.change
+        if each.of_head:
+            changes.setdefault(Head.of(each.name), {})[each.length] = each.change
     if not changes:
         raise LongsealError("quadrants part single heads: leave --prune and --channels out")
     middle, long = two_lengths({each.length for each in found})

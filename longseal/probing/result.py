@@ -39,6 +39,11 @@ class Influence:
     accuracy: float | None
     questions: int
 
+    @property
+    def of_head(self) -> bool:
+        """Whether a single whole head was pruned: no channel of it, and no group."""
+        return self.name == f"L{self.layer}H{self.head}"
+
 
 @dataclass(frozen=True)
 class Base:

@@ -29,9 +29,6 @@ class SideBySide:
     The row is a batch of one up to the first site that a variant scales. There it becomes a batch
     with a row a variant: a layer's attention serves all of its heads. Layers below are not run
     again, as long as the variants come in the order of that site.
-
-    Attributes:
-        first_run: the lowest layer that the last call ran; those below were skipped.
     """
 
     def __init__(self, network: PreTrainedModel, sites: Sequence[Site]) -> None:
@@ -41,7 +38,6 @@ class SideBySide:
         self._parts: dict[int, int] = {}  # how many values a layer returns; 0 for a bare tensor
         self._at = 0  # below this layer nothing is run again: this goes into it
         self._hidden: Tensor | None = None
-        self.first_run = 0
 
     @torch.no_grad()
     def logits(self, run: Callable[[], Tensor], variants: Sequence[Variant]) -> Tensor:
@@ -54,7 +50,6 @@ class SideBySide:
         cut = min(map(self.lowest, variants))
         if cut < self._at:
             self._at, self._hidden = 0, None
-        self.first_run = self._at
         seen: dict[str, Tensor] = {}
         with ExitStack() as stack:
             for place in range(cut + 1):
@@ -139,8 +134,7 @@ def _agrees(network: PreTrainedModel, sites: Sequence[Site]) -> bool:
             pair.append(Variant(str(number), {site.name: factor.flatten()}))
         found = passes.logits(run, pair)
         for variant, logits in zip(pair, found, strict=True):
-            factors = {n: _constant(f.to(network.device)) for n, f in variant.factors.items()}
-            with scaling(network, factors):
+            with variant.attached(network):
                 if not alike(network, logits, run()[0]):
                     return False
     return True

@@ -144,7 +144,7 @@ def _probe_figures(found: Probe) -> list[Figure]:
     """Maps of heads, or bars of what else was pruned; quadrants; how far estimates hold."""
     made = []
     known = found.best_known
-    single = any(each.name == f"L{each.layer}H{each.head}" for each in known)
+    single = any(each.of_head for each in known)
     for base in found.base:
         here = [each for each in known if each.length == base.length]
         title = f"What becomes of the right answers, at {base.length:,} tokens"

@@ -20,7 +20,7 @@ def influence_chart(found: Sequence[Influence]) -> Chart:
 
     Orange heads help: without them the right answers are less likely. Blue ones harm.
     """
-    heads = [each for each in found if each.name == f"L{each.layer}H{each.head}"]
+    heads = [each for each in found if each.of_head]
     rows = [
         {"layer": each.layer, "head": each.head, "change": each.change, "says": says(each)}
         for each in heads
@@ -120,10 +120,7 @@ def trust_chart(
 
 def bars_chart(found: Sequence[Influence]) -> Chart:
     """The change at one length of each channel of a head, or of each group that was pruned."""
-    rows = [
-        {"name": each.name, "change": each.change, "says": says(each), "method": each.method}
-        for each in found
-    ]
+    rows = [{"name": each.name, "change": each.change, "says": says(each)} for each in found]
     chart = (
         alt.Chart(alt.InlineData(rows))
         .mark_bar()

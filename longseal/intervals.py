@@ -1,4 +1,4 @@
-"""How sure a mean is."""
+"""How sure a mean is, or a correlation."""
 
 from __future__ import annotations
 
@@ -41,3 +41,19 @@ def change_interval(changes: Sequence[float]) -> tuple[float, float] | None:
         return changes[0], changes[0]
     found = ttest_1samp(changes, 0.0).confidence_interval()
     return float(found.low), float(found.high)
+
+
+def rank_correlation(
+    ones: Sequence[float], others: Sequence[float]
+) -> tuple[float, tuple[float, float]] | None:
+    """Spearman's correlation of pairs with a 95% interval (Fisher), each taken as independent.
+
+    None of fewer than four pairs, or where all of one side are equal.
+    """
+    from scipy.stats import pearsonr, rankdata
+
+    if len(ones) < 4 or len(set(ones)) < 2 or len(set(others)) < 2:
+        return None
+    found = pearsonr(rankdata(ones), rankdata(others))
+    interval = found.confidence_interval()
+    return float(found.statistic), (float(interval.low), float(interval.high))

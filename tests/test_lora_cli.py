@@ -42,6 +42,12 @@ def test_it_is_not_multiplied_with_scales(capfd):
         assert "dora is a dora adapter: only scales" in err
 
 
+def test_it_has_no_scales_to_probe(capfd, checkpoint):
+    code, out, err = outcome(capfd, "probe", str(checkpoint("llama")), "--adapter", "dora")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "dora holds no scales" in err
+
+
 def test_it_is_folded(capfd, checkpoint, tmp_path):
     base = str(checkpoint("llama"))
     code, out, err = outcome(capfd, "fold", base, "dora", "sealed", "--check")

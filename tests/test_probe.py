@@ -10,10 +10,9 @@ import longseal
 from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.probing import Probe, probe
-from longseal.probing.audit import choose
+from longseal.probing.audit import agreement, choose
 from longseal.probing.direct import direct_effect
 from longseal.probing.heads import Head
-from longseal.probing.result import agreement
 from longseal.report.look import save_chart
 from longseal.report.probing import (
     bars_chart,
@@ -200,7 +199,7 @@ def test_each_chart_in_each_format(exact, loaded, tmp_path, suffix):
         bars_chart(exact.of("exact", 600)[:5]),
         quadrants_chart(audit.best_known, audit.quadrants),
         trust_chart(audit.of("gradient"), audit.of("exact"), audit.trust),
-        direct_chart(effect),
+        direct_chart({"as it is": effect.contributions}),
     ]
     for number, chart in enumerate(drawn):
         path = tmp_path / f"{number}{suffix}"

@@ -7,7 +7,7 @@ from longseal.errors import LongsealError
 from longseal.probing import probe
 from longseal.probing.heads import Head
 from longseal.probing.quadrants import adapter_of, part
-from longseal.probing.result import Influence, Quadrants, Rescaled
+from longseal.probing.result import Answered, Influence, Quadrants, Rescaled
 from longseal.scales import Adapter
 
 SMALL = {"lengths": (600, 800), "samples": 3, "questions": 2}
@@ -34,9 +34,9 @@ def test_heads_are_parted_by_both_changes():
 
 def test_the_best_is_by_accuracy_then_log_probability():
     rows = [("base", 0.5, -3.0), ("Q1:0.9", 0.5, -2.0), ("Q3:0.9", 0.5, -4.0)]
-    found = Quadrants(1, 2, {}, tuple(Rescaled(n, 1, a, p, 4) for n, a, p in rows))
+    found = Quadrants(1, 2, {}, tuple(Rescaled(n, Answered(1, p, a, 4)) for n, a, p in rows))
     assert found.best == "Q1:0.9"
-    more = (*found.rescaled, Rescaled("Q1:0.8", 1, 0.6, -9.0, 4))
+    more = (*found.rescaled, Rescaled("Q1:0.8", Answered(1, -9.0, 0.6, 4)))
     assert Quadrants(1, 2, {}, more).best == "Q1:0.8"
 
 
@@ -54,15 +54,15 @@ def test_rescaled_answers_are_those_of_the_saved_adapter(loaded, tmp_path):
         again = probe(
             model, tiny.Chance(), method="gradient", quadrants=True, rescale=(), **SMALL
         ).quadrants
-    base = {each.length: each for each in again.rescaled}
+    base = {each.answered.length: each.answered for each in again.rescaled}
     for each in found.rescaled:
+        mine, same = each.answered, base[each.answered.length]
         if each.name == choice:
-            assert each.accuracy == pytest.approx(base[each.length].accuracy)
-            assert each.log_probability == pytest.approx(
-                base[each.length].log_probability, rel=1e-5
-            )
+            assert mine.accuracy == pytest.approx(same.accuracy)
+            assert mine.interval == pytest.approx(same.interval)
+            assert mine.log_probability == pytest.approx(same.log_probability, rel=1e-5)
         else:
-            assert each.log_probability != pytest.approx(base[each.length].log_probability)
+            assert mine.log_probability != pytest.approx(same.log_probability)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,14 @@ class ProbeConfig(TaskSettings):
     channels: Annotated[
         str | None, Parameter(help="A head, such as L1H18, whose channels are looked at instead.")
     ] = None
+    looks: Annotated[
+        bool,
+        Parameter(
+            help="Watch how far back each head looks, how much at the first tokens, and how often "
+            "it copies from the evidence; relate that to its influence.",
+            negative=(),
+        ),
+    ] = False
     quadrants: Annotated[
         bool,
         Parameter(
@@ -58,8 +66,8 @@ class ProbeConfig(TaskSettings):
     questions: Annotated[int, Field(gt=0), Parameter(help="Questions that share one context.")] = 4
     ends: Annotated[
         int, Field(gt=0), Parameter(help="Of an audit: how many of the lowest and of the highest.")
-    ] = 8
+    ] = 6
     drawn: Annotated[
         int, Field(ge=0), Parameter(help="Of an audit: how many of the rest, at random.")
-    ] = 16
+    ] = 12
     seed: Annotated[int, Field(ge=0), Parameter(help="Seed of everything random.")] = 0

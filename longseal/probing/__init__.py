@@ -1,7 +1,33 @@
 """Which heads and channels help retrieval, which harm it, and why."""
 
+from longseal.probing.case import Case
 from longseal.probing.heads import Head
+from longseal.probing.looks import Look
 from longseal.probing.probe import probe
-from longseal.probing.result import Base, Influence, Probe, Quadrants, Rescaled, Trust
+from longseal.probing.result import (
+    Answered,
+    Influence,
+    Looks,
+    Probe,
+    Quadrants,
+    Relation,
+    Rescaled,
+    Trust,
+    Tuned,
+)
 
-__all__ = ["Base", "Head", "Influence", "Probe", "Quadrants", "Rescaled", "Trust", "probe"]
+__all__ = [
+    "Answered",
+    "Case",
+    "Head",
+    "Influence",
+    "Look",
+    "Looks",
+    "Probe",
+    "Quadrants",
+    "Relation",
+    "Rescaled",
+    "Trust",
+    "Tuned",
+    "probe",
+]

@@ -12,6 +12,7 @@ from torch.nn import functional
 from longseal.models.load import LanguageModel
 from longseal.tasks import Task
 from longseal.tasks.asking import Generate, ask, generate_here
+from longseal.tasks.fitting import budget
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 
@@ -51,6 +52,14 @@ class Asking:
         found = {(each.sample, each.question): float(each.scores[metric]) for each in answers}
         questions = range(len(encoded.questions))
         return [tuple(found[time, question] for question in questions) for time in range(times)]
+
+    def tokens(self, encoded: EncodedSample) -> list[int]:
+        """What the model as it stands answers to the sample's only question, greedily."""
+        (question,) = encoded.source.questions
+        budgets = [[budget(self.task, self.prompts, question)]]
+        run = generate_here(self.model)
+        (found,) = run([encoded], budgets, self.prompts.stop_tokens)
+        return list(found.tokens)
 
 
 def by_answer(

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import BeforeValidator, PlainSerializer
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -33,6 +35,14 @@ class Head:
         """The head that a name such as L1H18 is of; a ValueError where it is none."""
         layer, _, head = name.removeprefix("L").partition("H")
         return cls(int(layer), int(head))
+
+
+#: A head that JSON has by its name.
+HeadName = Annotated[
+    Head,
+    BeforeValidator(lambda given: Head.of(given) if isinstance(given, str) else given),
+    PlainSerializer(str),
+]
 
 
 @dataclass(frozen=True)

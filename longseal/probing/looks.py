@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from longseal.models.arguments import last_logits
 from longseal.models.load import LanguageModel
 from longseal.models.row_length import forget_lengths
 from longseal.models.watched_attention import watched_attention
-from longseal.probing.heads import Head
+from longseal.probing.heads import Head, HeadName
 
 #: Tokens at the start that heads with nothing to do attend to (attention sinks).
 FIRST = 4
@@ -31,7 +32,7 @@ class Look:
             token there; None where the answer has none.
     """
 
-    head: Head
+    head: HeadName
     distance: float
     first: float
     copies: float | None
@@ -92,6 +93,21 @@ def looks(
         for site in sites
         for head in range(site.n_heads)
     ]
+
+
+def mean_looks(prompts: Sequence[Sequence[Look]]) -> tuple[Look, ...]:
+    """Of what `looks` saw at several prompts, the mean of each head."""
+
+    def over(same: Sequence[Look]) -> Look:
+        copies = [look.copies for look in same if look.copies is not None]
+        return Look(
+            same[0].head,
+            mean(look.distance for look in same),
+            mean(look.first for look in same),
+            mean(copies) if copies else None,
+        )
+
+    return tuple(over(same) for same in zip(*prompts, strict=True))
 
 
 def _wanted(tokens: Tensor, prompt: int, evidence: tuple[int, int] | None) -> dict[int, Tensor]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from longseal.config import ProbeConfig
 from longseal.files import Log
-from longseal.intervals import change_interval
+from longseal.intervals import change_interval, mean_interval
 from longseal.models.load import LanguageModel
 from longseal.probing.answers import Answers, Asking
 from longseal.probing.gradient import slopes
 from longseal.probing.heads import Head, Variant
+from longseal.probing.looks import Look, looks, mean_looks
 from longseal.probing.pruning import Pruning
-from longseal.probing.result import Base, How, Influence
+from longseal.probing.result import Answered, How, Influence, Looks
 from longseal.progress import Bar
 from longseal.tasks import Task
 from longseal.tasks.fitting import fit
@@ -82,15 +83,71 @@ class Measuring:
             made._known[_key(line["what"], line)] = line
         return made
 
-    def base(self, *, answered: bool) -> list[Base]:
-        """The unchanged model at each length."""
-        work = self.bar.add_task("the model as it is", total=len(self.places))
+    def unpruned(self, what: str = "base", *, answered: bool) -> list[Answered]:
+        """The model as it stands, at each length.
+
+        Args:
+            what: what it is kept as; "base" is what pruned heads are compared with.
+        """
+        work = self.bar.add_task(
+            "the model as it is" if what == "base" else what, total=len(self.places)
+        )
         for place in self.places:
-            if self._line("base", place) is None:
+            if self._line(what, place) is None:
                 found = Pruning(self.asking, place.encoded, answered=answered).base()
-                self._keep("base", place, found)
+                self._keep(what, place, found)
             self.bar.advance(work)
-        return [self._base(length) for length in self.lengths]
+        return [self.answered(what, length) for length in self.lengths]
+
+    def answered(self, what: str, length: int) -> Answered:
+        """How well what was measured answers at one length."""
+        lines = self._of(length, what)
+        values = [value for line in lines for value in line["log_probabilities"]]
+        scores = [score for line in lines for score in line["scores"]]
+        return Answered(
+            length,
+            mean(values),
+            mean(scores) if scores else None,
+            len(values),
+            mean_interval(scores) if scores else None,
+        )
+
+    def gains(self, what: str) -> list[tuple[Place, int]]:
+        """Questions that `what` answers better than the base, the greatest gain first."""
+        found = []
+        for place in self.places:
+            base, line = self._line("base", place), self._line(what, place)
+            assert base is not None
+            assert line is not None
+            for question, (before, now) in enumerate(
+                zip(base["scores"], line["scores"], strict=True)
+            ):
+                found.append((now - before, place, question))
+        found.sort(key=lambda each: -each[0])
+        return [(place, question) for gain, place, question in found if gain > 0]
+
+    def looks(self) -> list[Looks]:
+        """Where each head looks at each length, while the first question of each context is read.
+
+        Raises:
+            LongsealError: the model does not show it.
+        """
+        work = self.bar.add_task("where heads look", total=len(self.places))
+        by_length: dict[int, list[list[Look]]] = {}
+        for place in self.places:
+            line = self._line("looks", place)
+            if line is None:
+                line = self._write("looks", place, {"heads": self._looks(place.encoded)})
+            seen = [Look(Head.of(name), *figures) for name, figures in line["heads"].items()]
+            by_length.setdefault(place.length, []).append(seen)
+            self.bar.advance(work)
+        return [Looks(length, mean_looks(seen)) for length, seen in by_length.items()]
+
+    def _looks(self, encoded: EncodedSample) -> dict[str, tuple[float, float, float | None]]:
+        source = encoded.source
+        evidence = self.asking.prompts.evidence(source, source.questions[0])
+        seen = looks(self.model, encoded.prompt(0), encoded.answers[0], evidence)
+        return {str(look.head): (look.distance, look.first, look.copies) for look in seen}
 
     @property
     def lengths(self) -> list[int]:
@@ -143,12 +200,6 @@ class Measuring:
                 if head == channels_of:
                     changes |= {f"{head}C{c}": -value for c, value in enumerate(slope.tolist())}
         return changes
-
-    def _base(self, length: int) -> Base:
-        lines = self._of(length, "base")
-        values = [value for line in lines for value in line["log_probabilities"]]
-        scores = [score for line in lines for score in line["scores"]]
-        return Base(length, mean(values), mean(scores) if scores else None, len(values))
 
     def _influence(self, how: How, name: str, length: int) -> Influence:
         pairs = list(zip(self._of(length, "base"), self._of(length, f"{how} {name}"), strict=True))

@@ -12,18 +12,19 @@ from longseal.config import ProbeConfig
 from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.models.load import LanguageModel
-from longseal.probing.audit import Chosen, choose
+from longseal.probing.audit import Chosen, agreements, choose, doubts
 from longseal.probing.heads import Head, Variant, heads_of, named, pruned, without_channel
 from longseal.probing.measure import Measuring, influence
 from longseal.probing.quadrants import check_factors, part, rescale, two_lengths
-from longseal.probing.result import Influence, Probe, Trust, agreement
+from longseal.probing.relations import relations
+from longseal.probing.result import Influence, Probe, Trust
 from longseal.probing.side_by_side import runs_side_by_side
+from longseal.probing.tuned import tuned
 from longseal.progress import Bar, bars
+from longseal.scales import Adapter
 from longseal.tasks import Task
 from longseal.tasks.fitting import check_lengths
 from longseal.tasks.prompt import Prompts
-
-_FEWEST = 4  # heads that estimates can be compared on
 
 
 def probe(
@@ -31,6 +32,7 @@ def probe(
     task: Task,
     config: ProbeConfig | None = None,
     *,
+    adapter: Adapter | None = None,
     log: Log | None = None,
     bar: Bar | None = None,
     **fields: Any,
@@ -39,12 +41,13 @@ def probe(
 
     Args:
         config: settings; or give its fields as keywords.
+        adapter: scales to look at beside: the model without them is what is probed.
         log: where measurements are kept; what it holds of the same settings is not run again.
         bar: where progress is shown.
 
     Raises:
-        LongsealError: a head does not exist, or a length is beyond the model's window or too short
-            for the task.
+        LongsealError: a head does not exist, a length is beyond the model's window or too short
+            for the task, or the adapter is another model's.
 
     >>> found = probe(model, longseal.task("lines"), method="gradient")  # doctest: +SKIP
     >>> min(found.of("gradient", 1024), key=lambda head: head.change).name  # doctest: +SKIP
@@ -57,11 +60,13 @@ def probe(
         two_lengths(config.lengths)
         for name in config.rescale:
             check_factors(name)
+    if adapter is not None:
+        adapter.check_base(model)
     check_lengths(Prompts(model, config.thinking), task, config.lengths, model.window)
     with bars() if bar is None else nullcontext(bar) as shown:
         measuring = Measuring.of(model, task, config, log, shown)
         generates = config.method in ("exact", "audit")
-        base = measuring.base(answered=generates)
+        base = measuring.unpruned(answered=generates or adapter is not None)
         notes = []
         if generates and not any(each.accuracy for each in base):
             generates = False
@@ -74,28 +79,51 @@ def probe(
                 f"the layers of {type(model.network).__name__} cannot be run one by one: each "
                 "pruned head takes a forward pass of its own"
             )
-        found: list[Influence] = []
-        trust: tuple[Trust, ...] = ()
-        groups = bool(config.prune)  # whose estimate would be the sum over their heads
-        if config.method == "tail":
-            found += measuring.pruned("tail", variants, answered=False)
-        elif config.method == "exact":
-            found += measuring.pruned("exact", variants, answered=generates)
-        if config.method in ("gradient", "audit") or channels_of is not None:
-            changes = measuring.slopes(channels_of)
-            found += _estimates(changes, variants, measuring.lengths)
-        if config.method == "audit":
-            chosen = None if groups or channels_of else _chosen(found, model, config)
-            audited = variants if chosen is None else [pruned([h], model.sites) for h in chosen.all]
-            exact = measuring.pruned("exact", audited, answered=generates)
-            trust = _trust(found, exact, chosen)
-            notes += _doubts(trust)
-            found += exact
-        result = Probe(tuple(base), tuple(found), trust, None, tuple(notes))
+        found, trust = _influences(measuring, variants, channels_of, config, answered=generates)
+        notes += doubts(trust)
+        result = Probe(tuple(base), tuple(found), trust)
+        if config.looks:
+            try:
+                result = replace(result, looks=tuple(measuring.looks()))
+            except LongsealError as error:
+                notes.append(str(error))
+        if adapter is not None:
+            result = replace(result, tuned=tuned(measuring, adapter, notes))
+        scales = {} if result.tuned is None else result.tuned.scales
+        known = result.best_known
+        result = replace(result, relations=relations(known, result.looks, scales))
         if config.quadrants:
-            parted = part(result.best_known)
-            result = replace(result, quadrants=rescale(model, task, config, parted, log, shown))
-    return result
+            quadrants = rescale(model, task, config, part(known), log, shown)
+            result = replace(result, quadrants=quadrants)
+    return replace(result, notes=tuple(notes))
+
+
+def _influences(
+    measuring: Measuring,
+    variants: Sequence[Variant],
+    channels_of: Head | None,
+    config: ProbeConfig,
+    *,
+    answered: bool,
+) -> tuple[list[Influence], tuple[Trust, ...]]:
+    """What becomes of the answers, found the way that was asked for; and how far it holds."""
+    found: list[Influence] = []
+    if config.method == "tail":
+        found += measuring.pruned("tail", variants, answered=False)
+    elif config.method == "exact":
+        found += measuring.pruned("exact", variants, answered=answered)
+    if config.method in ("gradient", "audit") or channels_of is not None:
+        changes = measuring.slopes(channels_of)
+        found += _estimates(changes, variants, measuring.lengths)
+    if config.method != "audit":
+        return found, ()
+    sites = measuring.model.sites
+    # The estimate of a group would be the sum over its heads, so that ranking it says little.
+    whole = bool(config.prune) or channels_of is not None
+    chosen = None if whole else _chosen(found, measuring.model, config)
+    audited = variants if chosen is None else [pruned([head], sites) for head in chosen.all]
+    exact = measuring.pruned("exact", audited, answered=answered)
+    return [*found, *exact], agreements(found, exact, chosen)
 
 
 def _wanted(model: LanguageModel, config: ProbeConfig) -> tuple[list[Variant], Head | None]:
@@ -136,39 +164,3 @@ def _chosen(found: Sequence[Influence], model: LanguageModel, config: ProbeConfi
         for head in heads_of(model.sites)
     }
     return choose(estimates, config.ends, config.drawn, config.seed)
-
-
-def _trust(
-    estimated: Sequence[Influence], exact: Sequence[Influence], chosen: Chosen | None
-) -> tuple[Trust, ...]:
-    """Agreement at each length, over all that was audited and over what was drawn at random."""
-    guesses = {(each.length, each.name): each.change for each in estimated}
-    drawn = set() if chosen is None else set(map(str, chosen.drawn))
-    found = []
-    for length in dict.fromkeys(each.length for each in exact):
-        here = [each for each in exact if each.length == length]
-        random = [each for each in here if each.name in drawn]
-        for among, heads in (("audited", here), ("random", random)):
-            if len(heads) >= _FEWEST:
-                found.append(
-                    agreement(
-                        length,
-                        "audited" if among == "audited" else "random",
-                        [guesses[length, each.name] for each in heads],
-                        [each.change for each in heads],
-                    )
-                )
-    return tuple(found)
-
-
-def _doubts(trust: Sequence[Trust]) -> list[str]:
-    """What to say where estimates and exact changes rank heads otherwise."""
-    return [
-        f"at {each.length:,} tokens the estimate ranks the audited heads otherwise than exact "
-        f"pruning does (correlation {each.rank:.2f}): trust the exact figures alone there"
-        for each in trust
-        if each.among == "audited" and not each.rank >= _TRUSTED
-    ]
-
-
-_TRUSTED = 0.8  # rank correlation from which an estimate is called one

@@ -77,22 +77,11 @@ def rescale(
     """
     variants = [variant_of(name, quadrants, model) for name in config.rescale]
     measuring = Measuring.of(model, task, config, log, bar, part="rescale")
-    found = [
-        Rescaled("base", b.length, b.accuracy or 0.0, b.log_probability, b.questions)
-        for b in measuring.base(answered=True)
+    found = [Rescaled("base", each) for each in measuring.unpruned(answered=True)]
+    found += [
+        Rescaled(each.name, measuring.answered(f"exact {each.name}", each.length))
+        for each in measuring.pruned("exact", variants, answered=True)
     ]
-    bases = {each.length: each for each in found}
-    for each in measuring.pruned("exact", variants, answered=True):
-        base = bases[each.length]
-        found.append(
-            Rescaled(
-                each.name,
-                each.length,
-                base.accuracy + (each.accuracy or 0.0),
-                base.log_probability + each.change,
-                each.questions,
-            )
-        )
     return replace(quadrants, rescaled=tuple(found))
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any, Literal
 
-from longseal.probing.heads import Head
+from pydantic import TypeAdapter
+
+from longseal.probing.case import Case
+from longseal.probing.heads import HeadName
+from longseal.probing.looks import Look
 
 #: exact: run without it; gradient: first order; tail: run without it from the question on.
 How = Literal["exact", "gradient", "tail"]
+#: What is known of a head.
+Figure = Literal["influence", "distance", "first", "copies", "scale"]
+_WORDS: dict[Figure, str] = {
+    "influence": "influence",
+    "distance": "how far back it looks",
+    "first": "share at the first tokens",
+    "copies": "retrieval score",
+    "scale": "learned scale",
+}
 
 
 @dataclass(frozen=True)
@@ -46,18 +59,20 @@ class Influence:
 
 
 @dataclass(frozen=True)
-class Base:
-    """The unchanged model at one length.
+class Answered:
+    """How well a model answers at one length, nothing pruned.
 
     Attributes:
         log_probability: of a right answer, in nats, the mean over the questions.
-        accuracy: mean score of freely generated answers; None where none were.
+        accuracy: mean score of freely generated answers, with a 95% interval, questions taken as
+            independent; None where none were.
     """
 
     length: int
     log_probability: float
     accuracy: float | None
     questions: int
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,20 +96,62 @@ class Trust:
 
 
 @dataclass(frozen=True)
+class Looks:
+    """Where every head looks at one length, a mean over the contexts."""
+
+    length: int
+    heads: tuple[Look, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How two figures of the heads go together at one length.
+
+    Attributes:
+        one, other: `influence` is the change when the head is pruned, `scale` what tuning learned
+            (the mean of a head's channels); the others are those of `Look`.
+        rank: Spearman's correlation, with a 95% interval (Fisher), heads taken as independent.
+    """
+
+    length: int
+    one: Figure
+    other: Figure
+    heads: int
+    rank: float
+    interval: tuple[float, float]
+
+    @property
+    def what(self) -> str:
+        """The two figures, in words."""
+        return f"{_WORDS[self.one]} and {_WORDS[self.other]}"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The model with an adapter attached.
+
+    Attributes:
+        scales: by head, the mean of its channels.
+        answered: as `Probe.base` has it of the model as it is.
+        case: a question that only the tuned model answers right; None where none was found.
+    """
+
+    scales: Mapping[str, float]
+    answered: tuple[Answered, ...]
+    case: Case | None = None
+
+
+@dataclass(frozen=True)
 class Rescaled:
     """What rescaling whole quadrants does to the answers, on samples that parted no heads.
 
     Attributes:
         name: such as "Q1:0.9,Q3:1.1"; "base" is the model as it is.
-        accuracy: mean score of freely generated answers.
-        log_probability: of a right answer, in nats, the mean over the questions.
+        answered: how well it answers there.
     """
 
     name: str
-    length: int
-    accuracy: float
-    log_probability: float
-    questions: int
+    answered: Answered
 
 
 @dataclass(frozen=True)
@@ -111,7 +168,7 @@ class Quadrants:
 
     middle: int
     long: int
-    heads: Mapping[str, tuple[Head, ...]]
+    heads: Mapping[str, tuple[HeadName, ...]]
     rescaled: tuple[Rescaled, ...] = ()
 
     @property
@@ -120,8 +177,8 @@ class Quadrants:
         names = dict.fromkeys(each.name for each in self.rescaled)
 
         def worth(name: str) -> tuple[float, float]:
-            rows = [each for each in self.rescaled if each.name == name]
-            return mean(e.accuracy for e in rows), mean(e.log_probability for e in rows)
+            mine = [each.answered for each in self.rescaled if each.name == name]
+            return mean(a.accuracy or 0.0 for a in mine), mean(a.log_probability for a in mine)
 
         return max(names, key=worth)
 
@@ -131,13 +188,20 @@ class Probe:
     """All that one probing found.
 
     Attributes:
+        base: the model as it is, at each length.
+        looks: where the heads look, at each length; empty where nobody asked.
+        relations: of the heads' influence with where they look and with what tuning made of them.
+        tuned: the model with an adapter, where one was given.
         quadrants: None where nobody asked for them.
         notes: what its user should know, a sentence each.
     """
 
-    base: tuple[Base, ...]
+    base: tuple[Answered, ...]
     influences: tuple[Influence, ...]
     trust: tuple[Trust, ...] = ()
+    looks: tuple[Looks, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    tuned: Tuned | None = None
     quadrants: Quadrants | None = None
     notes: tuple[str, ...] = ()
 
@@ -160,55 +224,18 @@ class Probe:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; heads by their names."""
-        made = asdict(self)
-        if self.quadrants is not None:
-            heads = self.quadrants.heads
-            made["quadrants"]["heads"] = {name: list(map(str, of)) for name, of in heads.items()}
+        made: dict[str, Any] = TypeAdapter(Probe).dump_python(self, mode="json")
         return made
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Probe:
-        """What `to_json` wrote."""
-        given = record["quadrants"]
-        quadrants = given and Quadrants(
-            given["middle"],
-            given["long"],
-            {name: tuple(map(Head.of, of)) for name, of in given["heads"].items()},
-            tuple(Rescaled(**row) for row in given["rescaled"]),
-        )
-        pairs = ("rank_interval", "same_sign_interval")
-        return Probe(
-            tuple(Base(**row) for row in record["base"]),
-            tuple(Influence(**row) for row in record["influences"]),
-            tuple(Trust(**(row | {p: tuple(row[p]) for p in pairs})) for row in record["trust"]),
-            quadrants,
-            tuple(record["notes"]),
-        )
+        """What `to_json` wrote.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        return TypeAdapter(Probe).validate_python(record)
 
     def rows(self) -> list[dict[str, Any]]:
         """The influences as plain records, such as a data frame takes."""
         return [asdict(each) for each in self.influences]
-
-
-def agreement(
-    length: int,
-    among: Literal["audited", "random"],
-    estimated: Sequence[float],
-    exact: Sequence[float],
-) -> Trust:
-    """Compare estimates with the exact changes of the same heads, four of them or more."""
-    from scipy.stats import binomtest, pearsonr, rankdata
-
-    same = sum((a < 0) == (b < 0) for a, b in zip(estimated, exact, strict=True))
-    sign = binomtest(same, len(exact)).proportion_ci(method="wilson")
-    ranks = pearsonr(rankdata(estimated), rankdata(exact))  # Spearman's, with Fisher's interval
-    interval = ranks.confidence_interval()
-    return Trust(
-        length,
-        among,
-        len(exact),
-        float(ranks.statistic),
-        (float(interval.low), float(interval.high)),
-        same / len(exact),
-        (float(sign.low), float(sign.high)),
-    )

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from longseal.evaluation.compare import Comparison
 from longseal.evaluation.matrix import matrices
 from longseal.evaluation.results import Accuracy, AtDepth, Evaluation, label
-from longseal.probing import Probe
-from longseal.report import charts, probing
+from longseal.report import charts
 from longseal.report.contents import Contents
-from longseal.report.look import Chart
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart in the page, with what it shows in words.
-
-    Attributes:
-        section: where it stands.
-    """
-
-    section: str
-    title: str
-    caption: str
-    spec: dict[str, Any]
+from longseal.report.figure import Figure
+from longseal.report.probe_figures import probe_figures
 
 
 def figures(contents: Contents, comparisons: Mapping[str, Sequence[Comparison]]) -> list[Figure]:
@@ -38,11 +22,11 @@ def figures(contents: Contents, comparisons: Mapping[str, Sequence[Comparison]])
     if len(comparisons) <= 1 or len(lengths) > len({place[:2] for place in lengths}):
         found += _accuracy_figures(contents.evaluation)
     if contents.probe is not None:
-        found += _probe_figures(contents.probe)
+        found += probe_figures(contents.probe)
     scales = contents.scales
     if scales is not None and not scales.unchanged:
         found.append(
-            _figure(
+            Figure.of(
                 "scales",
                 "Scale of every head",
                 "Orange speaks louder than in the base, blue more softly; grey is 1, unchanged."
@@ -52,7 +36,7 @@ def figures(contents: Contents, comparisons: Mapping[str, Sequence[Comparison]])
         )
         if scales.kind == "channel":
             found.append(
-                _figure(
+                Figure.of(
                     "scales",
                     "Spread of the channels in every head",
                     "Darker heads have channels that were changed more unlike one another.",
@@ -61,7 +45,7 @@ def figures(contents: Contents, comparisons: Mapping[str, Sequence[Comparison]])
             )
     if contents.steps:
         found.append(
-            _figure(
+            Figure.of(
                 "training",
                 "Training",
                 "Loss at answer tokens. Above the plot: how many held-out questions the candidates "
@@ -79,7 +63,7 @@ def _matrix_figures(contents: Contents, comparisons: Sequence[Comparison]) -> li
     found = matrices(contents.evaluation, comparisons, contents.tuned_on)
     framed = any(cell and cell.learned for matrix in found for row in matrix.rows for cell in row)
     return [
-        _figure(
+        Figure.of(
             "matrix",
             "Every adapter on every task"
             + (f", at {matrix.length:,} tokens" if matrix.length and len(found) > 1 else ""),
@@ -99,7 +83,7 @@ def _accuracy_figures(evaluation: Evaluation) -> list[Figure]:
     for accuracy in (*evaluation.mean(), *evaluation.accuracy()):
         tasks.setdefault(accuracy.task, []).append(accuracy)
     return [
-        _figure(
+        Figure.of(
             "accuracy",
             "Accuracy over length" if len(tasks) == 1 else task,
             "By free generation, with 95% intervals. Points at one length stand side by side so "
@@ -123,7 +107,7 @@ def _depth_figures(evaluation: Evaluation) -> list[Figure]:
     from longseal.report.heatmap import heatmap_chart
 
     return [
-        _figure(
+        Figure.of(
             "depth",
             f"{task}: accuracy by length and depth",
             "Depth 0 is the start of the context, 1 its end.",
@@ -131,41 +115,3 @@ def _depth_figures(evaluation: Evaluation) -> list[Figure]:
         )
         for task, rows in several.items()
     ]
-
-
-def _figure(section: str, title: str, caption: str, chart: Chart) -> Figure:
-    """The page has its own colours, light or dark: a chart's background is left to it."""
-    spec = chart.to_dict()
-    spec["config"]["background"] = "transparent"
-    return Figure(section, title, caption, spec)
-
-
-def _probe_figures(found: Probe) -> list[Figure]:
-    """Maps of heads, or bars of what else was pruned; quadrants; how far estimates hold."""
-    made = []
-    known = found.best_known
-    single = any(each.of_head for each in known)
-    for base in found.base:
-        here = [each for each in known if each.length == base.length]
-        title = f"What becomes of the right answers, at {base.length:,} tokens"
-        if single:
-            chart = probing.influence_chart(here)
-            caption = (
-                "Orange heads help: without them the right answers are less likely. Blue ones harm."
-            )
-        else:
-            chart, caption = probing.bars_chart(here), "Below 0 it helps, above 0 it harms."
-        made.append(_figure("probe", title, caption, chart))
-    if found.quadrants is not None:
-        title = "Heads at two lengths"
-        caption = (
-            "Q1: the right answers are more likely without the head at both lengths; Q3: less "
-            "likely at both."
-        )
-        chart = probing.quadrants_chart(known, found.quadrants)
-        made.append(_figure("probe", title, caption, chart))
-    if found.trust:
-        title, caption = "Estimate and exact pruning", "Each point is a head that was audited."
-        chart = probing.trust_chart(found.of("gradient"), found.of("exact"), found.trust)
-        made.append(_figure("probe", title, caption, chart))
-    return made

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
-from longseal.probing import Influence, Quadrants, Trust
-from longseal.probing.direct import DirectEffect
+from longseal.probing import Influence, Look, Quadrants, Trust
+from longseal.probing.direct import Contribution
 from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish
 
 _DIVERGING = ["#b8540a", "#f2ad6d", "#efefec", "#7eaee6", "#1d5fae"]
-_SHOWN = 12  # bars of direct effects, at either end
+_SHOWN = 16  # parts in a chart of direct effects
 
 
 def influence_chart(found: Sequence[Influence]) -> Chart:
@@ -25,13 +25,6 @@ def influence_chart(found: Sequence[Influence]) -> Chart:
         {"layer": each.layer, "head": each.head, "change": each.change, "says": says(each)}
         for each in heads
     ]
-    reach = max([1e-6, *(abs(each.change) for each in heads)])
-    scale = alt.Scale(
-        domain=[-reach, -reach / 4, 0, reach / 4, reach], range=_DIVERGING, interpolate="rgb"
-    )
-    legend = alt.Legend(
-        title="change, nats", format="+.2~f", gradientLength=220, gradientThickness=12, tickCount=4
-    )
     axis: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "grid": False, "ticks": False}
     chart = (
         alt.Chart(alt.InlineData(rows))
@@ -39,7 +32,7 @@ def influence_chart(found: Sequence[Influence]) -> Chart:
         .encode(
             x=alt.X("layer:O", title="layer", axis=alt.Axis(**axis)),
             y=alt.Y("head:O", title="head", axis=alt.Axis(**axis, domain=False)),
-            color=alt.Color("change:Q", scale=scale, legend=legend),
+            color=_change_colour([each.change for each in heads]),
             tooltip=alt.Tooltip("says:N"),
         )
     )
@@ -77,13 +70,7 @@ def quadrants_chart(found: Sequence[Influence], quadrants: Quadrants) -> Chart:
         ),
         tooltip=alt.Tooltip("says:N"),
     )
-    lines = [
-        alt.Chart(alt.InlineData([{"zero": 0}]))
-        .mark_rule(color=GREY, strokeDash=[3, 3])
-        .encode(**{axis: alt.datum(0)})
-        for axis in ("x", "y")
-    ]
-    return finish(lines[0] + lines[1] + points, 420)
+    return finish(_rule(x=0) + _rule(y=0) + points, 420)
 
 
 def trust_chart(
@@ -134,25 +121,124 @@ def bars_chart(found: Sequence[Influence]) -> Chart:
     return finish(chart, 240)
 
 
-def direct_chart(found: DirectEffect) -> Chart:
-    """The parts that add most to the difference of two logits, and those that take most away."""
-    ranked = sorted(found.contributions, key=lambda part: part.value)
-    shown = ranked if len(ranked) <= 2 * _SHOWN else [*ranked[:_SHOWN], *ranked[-_SHOWN:]]
+def looks_chart(seen: Sequence[Look], found: Sequence[Influence]) -> Chart:
+    """How far back every head looks (across) and how often it copies (up), by its influence."""
+    changes = {each.name: each.change for each in found}
+    copies = any(look.copies is not None for look in seen)
+    shown = [look for look in seen if str(look.head) in changes]
     rows = [
-        {"name": p.name, "value": p.value, "says": f"{p.name}: {p.value:+.3f}"}
-        for p in reversed(shown)
+        {
+            "distance": look.distance,
+            "up": look.copies if copies else look.first,
+            "change": changes[str(look.head)],
+            "says": _looks(look, changes[str(look.head)]),
+        }
+        for look in shown
     ]
+    title = "retrieval score" if copies else "share at the first tokens"
+    chart = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_point(filled=True, size=70, opacity=0.9, stroke=GREY, strokeWidth=0.5)
+        .encode(
+            x=alt.X("distance:Q", title="how far back it looks, tokens"),
+            y=alt.Y("up:Q", title=title),
+            color=_change_colour([changes[str(look.head)] for look in shown]),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    return finish(chart, 360)
+
+
+def learned_chart(scales: Mapping[str, float], found: Sequence[Influence]) -> Chart:
+    """Every head by its influence (across) and its learned scale (up)."""
+    rows = [
+        {
+            "change": each.change,
+            "scale": scales[each.name],
+            "says": f"{says(each)}; learned scale {scales[each.name]:.3f}",
+        }
+        for each in found
+        if each.name in scales
+    ]
+    points = (
+        alt.Chart(alt.InlineData(rows))
+        .mark_point(filled=True, size=60, opacity=0.75, color=BLUE)
+        .encode(
+            x=alt.X("change:Q", title="change when pruned, nats"),
+            y=alt.Y("scale:Q", title="learned scale", scale=alt.Scale(zero=False)),
+            tooltip=alt.Tooltip("says:N"),
+        )
+    )
+    return finish(_rule(x=0) + _rule(y=1) + points, 360)
+
+
+def direct_chart(sides: Mapping[str, Sequence[Contribution]]) -> Chart:
+    """The parts of a model that add most to the difference of two logits, or take most away.
+
+    Args:
+        sides: what they add in each model; the last one says which parts are shown.
+    """
+    ranked = sorted([*sides.values()][-1], key=lambda part: -abs(part.value))[:_SHOWN]
+    order = [part.name for part in sorted(ranked, key=lambda part: -part.value)]
+    rows = [
+        {
+            "name": part.name,
+            "side": side,
+            "value": part.value,
+            "says": f"{part.name}, {side}: {part.value:+.3f}",
+        }
+        for side, parts in sides.items()
+        for part in parts
+        if part.name in order
+    ]
+    looks = dict(zip(sides, (GREY, BLUE, ORANGE), strict=False))
     chart = (
         alt.Chart(alt.InlineData(rows))
         .mark_bar()
         .encode(
-            y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(ticks=False)),
+            y=alt.Y("name:N", sort=order, title=None, axis=alt.Axis(ticks=False)),
+            yOffset=alt.YOffset("side:N", sort=list(sides)),
             x=alt.X("value:Q", title="added to the difference of the logits"),
-            color=alt.condition("datum.value < 0", alt.value(ORANGE), alt.value(BLUE)),
+            color=alt.Color(
+                "side:N",
+                title=None,
+                sort=list(sides),
+                scale=alt.Scale(domain=list(looks), range=list(looks.values())),
+            ),
             tooltip=alt.Tooltip("says:N"),
         )
     )
-    return finish(chart, 18 * len(rows))
+    return finish(chart, (8 + 10 * len(sides)) * len(order))
+
+
+def _looks(look: Look, change: float) -> str:
+    copies = "" if look.copies is None else f", retrieval score {look.copies:.2f}"
+    return (
+        f"{look.head}: looks {look.distance:,.0f} tokens back, {look.first:.0%} at the first "
+        f"tokens{copies}; {change:+.3f} nats when pruned"
+    )
+
+
+def _change_colour(changes: Sequence[float]) -> alt.Color:
+    """Orange where a head helps, blue where it harms; the middle half of the range is pale."""
+    reach = max([1e-6, *map(abs, changes)])
+    scale = alt.Scale(
+        domain=[-reach, -reach / 4, 0, reach / 4, reach], range=_DIVERGING, interpolate="rgb"
+    )
+    legend = alt.Legend(
+        title="change, nats", format="+.2~f", gradientLength=220, gradientThickness=12, tickCount=4
+    )
+    return alt.Color("change:Q", scale=scale, legend=legend)
+
+
+def _rule(**place: float) -> alt.Chart:
+    """A dashed line across the chart at a value of `x` or `y`."""
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData([{"zero": 0}]))
+        .mark_rule(color=GREY, strokeDash=[3, 3])
+        .encode(**{axis: alt.datum(value) for axis, value in place.items()})
+    )
+    return made
 
 
 def says(each: Influence) -> str:

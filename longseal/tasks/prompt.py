@@ -204,7 +204,28 @@ class Prompts:
         """
         return tuple(self._depth(sample, question) for question in sample.questions)
 
+    def evidence(self, sample: Sample, question: Question) -> tuple[int, int] | None:
+        """First and last place (exclusive) of the evidence's tokens in the prompt.
+
+        None where there is no one place.
+        """
+        marks = self._marks(sample, question)
+        if marks is None:
+            return None
+        text = self.render(sample, question)
+        added = len(self.tokens(text)) - self.count(text)  # a BOS
+        return marks[1] + added, marks[2] + added
+
     def _depth(self, sample: Sample, question: Question) -> float | None:
+        marks = self._marks(sample, question)
+        if marks is None:
+            return None
+        first, left, right, last = marks
+        others = last - first - (right - left)
+        return (left - first) / others if others > 0 else 0.0
+
+    def _marks(self, sample: Sample, question: Question) -> tuple[int, int, int, int] | None:
+        """Tokens of the text before the context, before and after the evidence, and at its end."""
         evidence = question.evidence.strip()
         text = self.render(sample, question)
         context = sample.context.strip()
@@ -215,8 +236,7 @@ class Prompts:
         place = start + within
         marks = (start, place, place + len(evidence), start + len(context))
         first, left, right, last = (self.count(text[:mark]) for mark in marks)
-        others = last - first - (right - left)
-        return (left - first) / others if others > 0 else 0.0
+        return first, left, right, last
 
     def _answer(self, sample: Sample, question: Question) -> tuple[int, ...]:
         text = question.answer

@@ -1,6 +1,6 @@
 """What a person reads in the terminal: tables, and what to do next."""
 
-from longseal.terminal.probing import probe_tables, quadrant_tables
+from longseal.terminal.probing import probe_tables, quadrant_tables, why_tables
 from longseal.terminal.tables import (
     accuracy_table,
     adapter_table,
@@ -29,4 +29,5 @@ __all__ = [
     "probe_tables",
     "quadrant_tables",
     "score_table",
+    "why_tables",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from longseal.probing import Probe, Quadrants
+    from longseal.probing import Answered, Case, Probe, Quadrants
 
 _ENDS = 8  # of a ranking, how many of either end are shown
 _WIDTH = 66  # so that titles break in two at most
@@ -75,20 +75,84 @@ def quadrant_tables(found: Quadrants) -> list[Table]:
         min_width=_WIDTH,
     )
     counts.add_row(*(str(len(heads)) for heads in found.heads.values()))
-    lengths = list(dict.fromkeys(each.length for each in found.rescaled))
+    lengths = list(dict.fromkeys(each.answered.length for each in found.rescaled))
     table = Table(
         "rescaled",
         *(f"{length:,}" for length in lengths),
-        title="held-out questions: mean score (log-probability of the right answer, nats)",
+        title="held-out questions: mean score with its 95% interval (log-probability of the right "
+        "answer, nats)",
         title_justify="left",
         min_width=_WIDTH,
     )
     for name in dict.fromkeys(each.name for each in found.rescaled):
-        cells = [
-            f"{each.accuracy:.2f} ({each.log_probability:.2f})"
-            for length in lengths
-            for each in found.rescaled
-            if (each.name, each.length) == (name, length)
-        ]
-        table.add_row(name, *cells)
+        rows = [each.answered for each in found.rescaled if each.name == name]
+        table.add_row(name, *map(_answers, rows))
     return [counts, table]
+
+
+def why_tables(found: Probe) -> list[Table]:
+    """What goes together with heads' influence, and what decides a case that tuning solved."""
+    tables = []
+    if found.relations:
+        table = Table(
+            "length",
+            "figures of a head",
+            "heads",
+            "rank correlation",
+            title="what goes together (95% interval; influence below 0: the head helps)",
+            title_justify="left",
+            min_width=_WIDTH,
+        )
+        for each in found.relations:
+            low, high = each.interval
+            table.add_row(
+                f"{each.length:,}",
+                each.what,
+                str(each.heads),
+                f"{each.rank:+.2f} ({low:+.2f} to {high:+.2f})",
+            )
+        tables.append(table)
+    if found.tuned is not None:
+        table = Table("length", "as it is", "with the adapter", min_width=_WIDTH)
+        for before, now in zip(found.base, found.tuned.answered, strict=True):
+            table.add_row(f"{now.length:,}", _answers(before), _answers(now))
+        tables.append(table)
+        if found.tuned.case is not None:
+            tables.append(_case_table(found.tuned.case))
+    return tables
+
+
+def _case_table(case: Case) -> Table:
+    table = Table(
+        "part",
+        "as it is",
+        "with the adapter",
+        "difference",
+        title=f"{case.length:,} tokens: after {case.before!r} the model goes on with {case.other!r}"
+        f", with the adapter with {case.token!r}. What each part adds to the difference of "
+        "these two logits, what changed most first",
+        title_justify="left",
+        min_width=_WIDTH,
+    )
+    sides = [{p.name: p.value for p in side.contributions} for side in (case.base, case.tuned)]
+    for part in case.difference[:_ENDS]:
+        base, tuned = (side.get(part.name, 0.0) for side in sides)
+        table.add_row(part.name, f"{base:+.2f}", f"{tuned:+.2f}", f"{part.value:+.2f}")
+    rest = case.difference[_ENDS:]
+    others = [sum(side.get(p.name, 0.0) for p in rest) for side in sides]
+    table.add_row(
+        f"{len(rest)} others",
+        *(f"{value:+.2f}" for value in (*others, others[1] - others[0])),
+        end_section=True,
+    )
+    whole = case.base.difference, case.tuned.difference
+    table.add_row("all", *(f"{value:+.2f}" for value in (*whole, whole[1] - whole[0])))
+    return table
+
+
+def _answers(found: Answered) -> str:
+    nats = f"({found.log_probability:.2f})"
+    if found.accuracy is None or found.interval is None:
+        return nats
+    low, high = found.interval
+    return f"{found.accuracy:.2f}, {low:.2f} to {high:.2f} {nats}"

@@ -1,0 +1,136 @@
+"""A question that the base fails and the tuned model solves, and what decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from longseal.models.arguments import last_logits
+from longseal.models.load import LanguageModel
+from longseal.models.row_length import forget_lengths
+from longseal.probing.answers import Asking
+from longseal.probing.direct import Contribution, DirectEffect, direct_effect
+from longseal.tasks.prompt import EncodedSample
+
+Attach = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question that only the tuned model answers right, where the two models part.
+
+    Attributes:
+        length: of the prompt, in tokens, as it was asked for.
+        question: its text.
+        right, wrong: what the tuned model and the base answer.
+        before: what of the right answer stands before the token where they part.
+        token, other: the right answer's token there, and the one that the base prefers.
+        base, tuned: what each part of either model adds to logit(token) - logit(other).
+    """
+
+    length: int
+    question: str
+    right: str
+    wrong: str
+    before: str
+    token: str
+    other: str
+    base: DirectEffect
+    tuned: DirectEffect
+
+    @property
+    def difference(self) -> tuple[Contribution, ...]:
+        """What tuning made each part add more, what changed most first."""
+        before = {part.name: part.value for part in self.base.contributions}
+        names = dict.fromkeys([*(part.name for part in self.tuned.contributions), *before])
+        places = {p.name: p for p in (*self.base.contributions, *self.tuned.contributions)}
+        now = {part.name: part.value for part in self.tuned.contributions}
+        changed = [
+            Contribution(
+                name,
+                places[name].layer,
+                places[name].head,
+                now.get(name, 0.0) - before.get(name, 0.0),
+            )
+            for name in names
+        ]
+        return tuple(sorted(changed, key=lambda part: -abs(part.value)))
+
+
+def case_of(asking: Asking, encoded: EncodedSample, length: int, attach: Attach) -> Case | None:
+    """Look into a question that the tuned model answers right and the base does not.
+
+    Of the places of the right answer at which the base would go on otherwise, it is the one where
+    tuning moved the difference of the two logits most: where answers differ in their wording too,
+    that is where they part in what they say.
+
+    Args:
+        encoded: a sample with that question alone.
+        attach: attaches the adapter inside its block.
+
+    Returns:
+        None where the base, led along the right answer, would go on as the tuned model does up to
+        its end.
+
+    Raises:
+        LongsealError: the model's parts cannot be told apart (`direct_effect`).
+    """
+    model = asking.model
+    prompt = encoded.prompt(0)
+    wrong, answer = _answer(asking, encoded, nullcontext), _answer(asking, encoded, attach)
+    if not answer:
+        return None
+    base, tuned = (_logits(model, prompt, answer, way) for way in (nullcontext, attach))
+    tokens = torch.tensor(answer)
+    others = base.argmax(-1)
+    gains = _ahead(tuned, tokens, others) - _ahead(base, tokens, others)
+    gains[others == tokens] = -torch.inf
+    place = int(gains.argmax())
+    if gains[place] == -torch.inf:
+        return None
+    token, other = answer[place], int(others[place])
+    row = [*prompt, *answer[:place]]
+    effects = []
+    for way in (nullcontext, attach):
+        with way():
+            effects.append(direct_effect(model, row, token, other))
+    text = asking.prompts.text
+    return Case(
+        length,
+        encoded.source.questions[0].text,
+        text(answer),
+        text(wrong),
+        text(answer[:place]),
+        text([token]),
+        text([other]),
+        *effects,
+    )
+
+
+def _answer(asking: Asking, encoded: EncodedSample, attach: Attach) -> list[int]:
+    with attach():
+        return asking.tokens(encoded)
+
+
+@torch.no_grad()
+def _logits(
+    model: LanguageModel, prompt: Sequence[int], answer: Sequence[int], attach: Attach
+) -> Tensor:
+    """Logits that predict each token of the answer: `(n_answer, vocabulary)` float32."""
+    network = model.network
+    row = torch.tensor([[*prompt, *answer[:-1]]], device=model.device)
+    forget_lengths(network)
+    with attach():
+        logits = network(input_ids=row, **last_logits(network, len(answer)), use_cache=False).logits
+    found: Tensor = logits[0, -len(answer) :].float().cpu()
+    return found
+
+
+def _ahead(logits: Tensor, tokens: Tensor, others: Tensor) -> Tensor:
+    """By how much each token's logit is above the other's: `(n_answer,)`."""
+    chosen = logits.gather(1, torch.stack([tokens, others], 1))
+    return chosen[:, 0] - chosen[:, 1]

@@ -1,0 +1,43 @@
+"""The model with an adapter, beside the model as it is."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from longseal.errors import LongsealError
+from longseal.probing.case import case_of
+from longseal.probing.measure import Measuring
+from longseal.probing.result import Tuned
+from longseal.scales import Adapter
+
+_WHAT = "with the adapter"
+
+
+def tuned(measuring: Measuring, adapter: Adapter, notes: list[str]) -> Tuned:
+    """The model with an adapter: its scales, its answers, and a question that it alone solves."""
+    model = measuring.model
+    fitted = adapter.on(model.sites).scales
+    scales = {
+        f"L{site.layer}H{head}": scale
+        for site in model.sites
+        for head, scale in enumerate(fitted.scale(site).view(site.n_heads, -1).mean(1).tolist())
+    }
+
+    def attach() -> AbstractContextManager[None]:
+        return adapter.attached(model)
+
+    with attach():
+        answered = measuring.unpruned(_WHAT, answered=True)
+    case, gains = None, measuring.gains(_WHAT)
+    if not gains:
+        notes.append(
+            "no question is answered better with the adapter than without, so that there is no "
+            "case to look into: ask more with --samples, or at other --lengths"
+        )
+    for place, question in gains[:1]:
+        encoded = place.encoded.only([question])
+        try:
+            case = case_of(measuring.asking, encoded, place.length, attach)
+        except LongsealError as error:
+            notes.append(str(error))
+    return Tuned(scales, tuple(answered), case)

@@ -12,7 +12,7 @@ from longseal.files import Log
 from longseal.probing import Probe, probe
 from longseal.probing.audit import agreement, choose
 from longseal.probing.direct import direct_effect
-from longseal.probing.heads import Head
+from longseal.probing.heads import Head, pruned
 from longseal.report.look import save_chart
 from longseal.report.probing import (
     bars_chart,
@@ -21,6 +21,9 @@ from longseal.report.probing import (
     quadrants_chart,
     trust_chart,
 )
+from longseal.tasks import Wanted
+from longseal.tasks.lines import LinesFile
+from longseal.tasks.prompt import Prompts
 
 SMALL = {"lengths": (600, 800), "samples": 3, "questions": 2}
 
@@ -117,6 +120,25 @@ def test_what_the_log_holds_is_not_run_again(loaded, exact, tmp_path, monkeypatc
     monkeypatch.setattr("longseal.probing.pruning.Pruning.of", None)
     whole = probe(loaded("llama"), tiny.Chance(), method="exact", log=Log(log.path), **SMALL)
     assert whole.influences == first.influences
+
+
+def test_a_file_s_samples_are_probed_as_they_are(loaded):
+    """Pruned one by one, they change as samples that are made do."""
+    sizes = (14, 20)
+    samples = [tiny.ShortLines().sample(Wanted(size, 1, f"file/{size}")) for size in sizes]
+    task, model = LinesFile("mine", samples), loaded("llama")
+    found = probe(model, task, method="exact", prune=("L1H2",), samples=5)
+    encoded = [Prompts(model).encode(sample) for sample in samples]
+    (only,) = found.influences
+    assert only.questions == 2
+    assert only.length == max(each.length for each in encoded)
+    (base,) = found.base
+    with pruned([Head(1, 2)], model.sites).attached(model.network):
+        (without,) = probe(model, task, method="gradient", samples=5).base
+    change = without.log_probability - base.log_probability
+    assert only.change == pytest.approx(change, rel=1e-4)
+    with pytest.raises(LongsealError, match="as long as they are"):
+        probe(model, task, quadrants=True)
 
 
 def test_a_model_that_answers_nothing_right(loaded):

@@ -16,30 +16,16 @@ from longseal.probing.answers import Answers, Asking
 from longseal.probing.gradient import slopes
 from longseal.probing.heads import Head, Variant
 from longseal.probing.looks import Look, looks, mean_looks
+from longseal.probing.places import Place, asked
 from longseal.probing.pruning import Pruning
 from longseal.probing.result import Answered, How, Influence, Looks
 from longseal.progress import Bar
 from longseal.tasks import Task
-from longseal.tasks.fitting import fit
 from longseal.tasks.prompt import EncodedSample, Prompts
 
 _SINGLE = re.compile(r"L(\d+)H(\d+)(?:C\d+)?")
 
 _Line = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Place:
-    """One context of one length."""
-
-    length: int
-    number: int
-    encoded: EncodedSample
-
-    @property
-    def key(self) -> dict[str, int]:
-        """As the log has it."""
-        return {"length": self.length, "context": self.number}
 
 
 @dataclass
@@ -70,14 +56,7 @@ class Measuring:
             part: names the samples: those of one part are not those of another.
         """
         prompts = Prompts(model, config.thinking)
-        places = []
-        for length in config.lengths:
-            left, number = config.samples, 0
-            while left:
-                name = f"{part}/{config.seed}/{task.name}/{length}/{number}"
-                encoded = fit(prompts, task, length, min(config.questions, left), name)
-                places.append(Place(length, number, encoded))
-                left, number = left - len(encoded.questions), number + 1
+        places = asked(task, prompts, config, model.window, part)
         made = cls(model, Asking(model, task, prompts), places, log, bar, part)
         for line in [] if log is None else log.read(event="probed", part=part):
             made._known[_key(line["what"], line)] = line

@@ -22,7 +22,7 @@ from longseal.probing.side_by_side import runs_side_by_side
 from longseal.probing.tuned import tuned
 from longseal.progress import Bar, bars
 from longseal.scales import Adapter
-from longseal.tasks import Task
+from longseal.tasks import Recorded, Task
 from longseal.tasks.fitting import check_lengths
 from longseal.tasks.prompt import Prompts
 
@@ -57,6 +57,11 @@ def probe(
     config = ProbeConfig.model_validate(given | fields)
     variants, channels_of = _wanted(model, config)
     if config.quadrants:
+        if isinstance(task, Recorded):
+            raise LongsealError(
+                f"--quadrants compare two lengths, and the samples of {task.name} are as long as "
+                "they are: probe a task that is made"
+            )
         two_lengths(config.lengths)
         for name in config.rescale:
             check_factors(name)

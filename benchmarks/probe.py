@@ -22,8 +22,9 @@ from step import forget_peak, peak_memory_since
 import longseal
 from longseal.measure import machine, versions
 from longseal.models.load import LanguageModel
+from longseal.models.sites import seats
 from longseal.probing.answers import Asking
-from longseal.probing.heads import heads_of, pruned
+from longseal.probing.heads import pruned
 from longseal.probing.pruning import Pruning
 from longseal.tasks.fitting import fit
 from longseal.tasks.prompt import EncodedSample, Prompts
@@ -53,7 +54,7 @@ def main(
     loaded = longseal.load(model, dtype="float32")
     print(json.dumps({"machine": machine(loaded.device), "versions": versions()}), flush=True)
     sample = _sample(loaded, length, questions)
-    heads = heads_of(loaded.sites)
+    heads = [*seats(loaded.sites)]
     one = median(_whole(loaded, sample, number) for number in range(_PASSES))
     full = one * len(heads) * questions
     exact = _exact(loaded, sample, every)
@@ -91,7 +92,7 @@ def _asking(model: LanguageModel) -> Asking:
 @torch.no_grad()
 def _whole(model: LanguageModel, sample: EncodedSample, number: int) -> float:
     """Seconds of a pass over one prompt and answer with a head pruned by a hook."""
-    head = heads_of(model.sites)[number * 37 % len(heads_of(model.sites))]
+    head = [*seats(model.sites)][number * 37 % len([*seats(model.sites)])]
     row = torch.tensor([[*sample.prompt(0), *sample.answers[0]]], device=model.device)
     with pruned([head], model.sites).attached(model.network):
         return _timed(lambda: model.network(input_ids=row, use_cache=False))
@@ -99,12 +100,12 @@ def _whole(model: LanguageModel, sample: EncodedSample, number: int) -> float:
 
 def _exact(model: LanguageModel, sample: EncodedSample, every: int) -> float:
     """Seconds of pruning all heads in turn, those of the layers left out taken to cost as much."""
-    chosen = [head for head in heads_of(model.sites) if head.layer % every == every // 2]
+    chosen = [head for head in [*seats(model.sites)] if head.layer % every == every // 2]
     pruning = Pruning(_asking(model), sample)
     pruning.base()
     variants = [pruned([head], model.sites) for head in chosen]
     took = _timed(lambda: list(pruning.of(variants)))
-    return took * len(heads_of(model.sites)) / len(chosen)
+    return took * len([*seats(model.sites)]) / len(chosen)
 
 
 def _audit(model: LanguageModel, length: int, questions: int, seed: int) -> float:
@@ -134,7 +135,7 @@ def _peak(source: str | None, length: int, what: str) -> int:
     else:
         pruning = Pruning(_asking(model), sample)
         pruning.base()
-        variants = [pruned([head], model.sites) for head in heads_of(model.sites)[:2]]
+        variants = [pruned([head], model.sites) for head in [*seats(model.sites)][:2]]
         list(pruning.of(variants))
     return peak_memory_since(model.device)
 

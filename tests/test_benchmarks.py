@@ -48,7 +48,7 @@ def judge_of(model):
 
 @pytest.mark.parametrize(
     "name",
-    sorted(path.stem for path in BENCHMARKS.glob("*.py") if "--quick" in path.read_text()),
+    sorted(path.stem for path in BENCHMARKS.glob("*.py") if "quick: bool" in path.read_text()),
 )
 def test_a_benchmark_says_what_it_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])

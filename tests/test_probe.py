@@ -9,10 +9,11 @@ import tiny
 import longseal
 from longseal.errors import LongsealError
 from longseal.files import Log
+from longseal.models.sites import Head
 from longseal.probing import Probe, probe
 from longseal.probing.audit import agreement, choose
 from longseal.probing.direct import direct_effect
-from longseal.probing.heads import Head, pruned
+from longseal.probing.heads import pruned
 from longseal.report.look import save_chart
 from longseal.report.probing import (
     bars_chart,

@@ -7,11 +7,11 @@ import tiny
 import torch
 
 from longseal.errors import LongsealError
-from longseal.models.sites import Site
+from longseal.models.sites import Head, Site, seats
 from longseal.probing import side_by_side
 from longseal.probing.answers import Asking
 from longseal.probing.gradient import slopes
-from longseal.probing.heads import Head, heads_of, named, pruned, scaled, without_channel
+from longseal.probing.heads import named, pruned, scaled, without_channel
 from longseal.probing.pruning import Pruning
 from longseal.tasks.prompt import Prompts
 
@@ -68,7 +68,7 @@ def answers(network, sample, asking):
 
 def variants(sites):
     """Every head alone, groups over layers, a rescaled one, a channel."""
-    heads = heads_of(sites)
+    heads = [*seats(sites)]
     return [
         *(pruned([head], sites) for head in heads),
         pruned([heads[0], heads[-1], heads[len(heads) // 2]], sites),
@@ -142,7 +142,7 @@ def test_layers_below_are_not_run_again(asking):
     pruning = Pruning(asked, SAMPLE)
     pruning.base()
     runs[:] = [0] * len(runs)
-    list(pruning.of([pruned([head], sites) for head in heads_of(sites)]))
+    list(pruning.of([pruned([head], sites) for head in [*seats(sites)]]))
     for handle in handles:
         handle.remove()
     # a pass a layer with all of its heads: each layer in those of the layers up to it, and once
@@ -169,7 +169,7 @@ def test_slopes_are_those_of_small_changes(asking, name):
     found = slopes(asked.model, SAMPLE)
     pruning = Pruning(asked, SAMPLE)
     base = sum(pruning.base().log_probabilities)
-    for head in heads_of(asked.model.sites)[::4]:
+    for head in [*seats(asked.model.sites)][::4]:
         site = next(site for site in asked.model.sites if site.layer == head.layer)
         step = 1e-2
         up, down = (

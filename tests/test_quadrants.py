@@ -4,8 +4,8 @@ import pytest
 import tiny
 
 from longseal.errors import LongsealError
+from longseal.models.sites import Head
 from longseal.probing import probe
-from longseal.probing.heads import Head
 from longseal.probing.quadrants import adapter_of, part
 from longseal.probing.result import Answered, Influence, Quadrants, Rescaled
 from longseal.scales import Adapter

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -52,6 +53,37 @@ class Site:
     def channels(self) -> int:
         """Input size of the projection."""
         return self.n_heads * self.width
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """A query head, both numbers counted from 0."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}H{self.head}"
+
+    @classmethod
+    def of(cls, name: str) -> Head:
+        """The head that a name such as L1H18 is of; a ValueError where it is none."""
+        layer, _, head = name.removeprefix("L").partition("H")
+        return cls(int(layer), int(head))
+
+
+def seats(sites: Sequence[Site]) -> dict[Head, tuple[Site, int]]:
+    """Every head of these sites, in order: its site, and which of that site's heads it is.
+
+    A few families have two attentions in a layer: their heads count on.
+    """
+    found: dict[Head, tuple[Site, int]] = {}
+    known = Counter[int]()
+    for site in sites:
+        for number in range(site.n_heads):
+            found[Head(site.layer, known[site.layer] + number)] = site, number
+        known[site.layer] += site.n_heads
+    return found
 
 
 @dataclass(frozen=True)

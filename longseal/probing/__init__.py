@@ -1,7 +1,7 @@
 """Which heads and channels help retrieval, which harm it, and why."""
 
+from longseal.models.sites import Head
 from longseal.probing.case import Case
-from longseal.probing.heads import Head
 from longseal.probing.looks import Look
 from longseal.probing.probe import probe
 from longseal.probing.result import (

@@ -8,7 +8,7 @@ from random import Random
 from typing import Literal
 
 from longseal.intervals import rank_correlation
-from longseal.probing.heads import Head
+from longseal.models.sites import Head
 from longseal.probing.result import Influence, Trust
 
 _TRUSTED = 0.8  # rank correlation from which an estimate is called one

@@ -14,27 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from longseal.errors import LongsealError
-from longseal.models.sites import Site
+from longseal.models.sites import Head, Site, seats
 from longseal.scales.hooks import Factor, scaling
 
 _NAME = re.compile(r"L(\d+)(?:([HG])(\d+))?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, order=True)
-class Head:
-    """A query head, both numbers counted from 0."""
-
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"L{self.layer}H{self.head}"
-
-    @classmethod
-    def of(cls, name: str) -> Head:
-        """The head that a name such as L1H18 is of; a ValueError where it is none."""
-        layer, _, head = name.removeprefix("L").partition("H")
-        return cls(int(layer), int(head))
 
 
 #: A head that JSON has by its name.
@@ -78,11 +61,6 @@ def _from(start: int, factor: Tensor) -> Factor:
     return of if start else lambda _: factor
 
 
-def heads_of(sites: Sequence[Site]) -> list[Head]:
-    """Every head that can be scaled, in order."""
-    return [Head(site.layer, head) for site in sites for head in range(site.n_heads)]
-
-
 def named(names: str, sites: Sequence[Site]) -> list[Head]:
     """The heads of "L1H18,L13H16", of a whole layer ("L5") or of a key-value group ("L5G2").
 
@@ -93,7 +71,7 @@ def named(names: str, sites: Sequence[Site]) -> list[Head]:
     return list(found)
 
 
-def _named(name: str, sites: Sequence[Site]) -> Iterator[Head]:
+def _named(name: str, sites: Sequence[Site]) -> Sequence[Head]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise LongsealError(
@@ -101,15 +79,20 @@ def _named(name: str, sites: Sequence[Site]) -> Iterator[Head]:
             "one key-value head"
         )
     layer, kind, number = int(match[1]), (match[2] or "").upper(), int(match[3] or 0)
-    site = next((site for site in sites if site.layer == layer), None)
-    if site is None:
+    heads = [head for head in seats(sites) if head.layer == layer]
+    if not heads:
         raise LongsealError(f"{name}: the layers with heads are {_layers(sites)}")
-    count = {"H": site.n_heads, "G": site.n_kv_heads}.get(kind, 1)
-    if number >= count:
+    if not kind:
+        return heads
+    sizes = [1] * len(heads)
+    if kind == "G":
+        mine = [site for site in sites if site.layer == layer]
+        sizes = [site.n_heads // site.n_kv_heads for site in mine for _ in range(site.n_kv_heads)]
+    if number >= len(sizes):
         what = "heads" if kind == "H" else "key-value groups"
-        raise LongsealError(f"{name}: layer {layer} has {what} {kind}0 to {kind}{count - 1}")
-    size = {"H": 1, "G": site.n_heads // site.n_kv_heads}.get(kind, site.n_heads)
-    yield from (Head(layer, head) for head in range(number * size, (number + 1) * size))
+        raise LongsealError(f"{name}: layer {layer} has {what} {kind}0 to {kind}{len(sizes) - 1}")
+    start = sum(sizes[:number])
+    return heads[start : start + sizes[number]]
 
 
 def _layers(sites: Sequence[Site]) -> str:
@@ -120,14 +103,11 @@ def _layers(sites: Sequence[Site]) -> str:
 
 def scaled(name: str, heads: Mapping[Head, float], sites: Sequence[Site]) -> Variant:
     """The model with these heads' scales set; 0 prunes a head."""
-    factors = {}
-    for site in sites:
-        mine = {each.head: scale for each, scale in heads.items() if each.layer == site.layer}
-        if mine:
-            scales = torch.ones(site.n_heads, site.width)
-            for head, scale in mine.items():
-                scales[head] = scale
-            factors[site.name] = scales.flatten()
+    of, scales = seats(sites), dict[str, Tensor]()
+    for head, scale in heads.items():
+        site, number = of[head]
+        scales.setdefault(site.name, torch.ones(site.n_heads, site.width))[number] = scale
+    factors = {name: rows.flatten() for name, rows in scales.items()}
     return Variant(name, factors, tuple(map(str, heads)))
 
 
@@ -138,8 +118,8 @@ def pruned(heads: Sequence[Head], sites: Sequence[Site], name: str = "") -> Vari
 
 def without_channel(head: Head, channel: int, sites: Sequence[Site]) -> Variant:
     """The model without one channel of a head; 0 is the head's first."""
-    site = next(site for site in sites if site.layer == head.layer)
+    site, number = seats(sites)[head]
     scales = torch.ones(site.n_heads, site.width)
-    scales[head.head, channel] = 0.0
+    scales[number, channel] = 0.0
     name = f"{head}C{channel}"
     return Variant(name, {site.name: scales.flatten()}, (name,))

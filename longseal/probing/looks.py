@@ -13,8 +13,9 @@ from longseal.errors import LongsealError
 from longseal.models.arguments import last_logits
 from longseal.models.load import LanguageModel
 from longseal.models.row_length import forget_lengths
+from longseal.models.sites import seats
 from longseal.models.watched_attention import watched_attention
-from longseal.probing.heads import Head, HeadName
+from longseal.probing.heads import HeadName
 
 #: Tokens at the start that heads with nothing to do attend to (attention sinks).
 FIRST = 4
@@ -85,13 +86,12 @@ def looks(
     count = tokens.shape[1]
     return [
         Look(
-            Head(site.layer, head),
-            float(sums[site.name][0, head]) / count,
-            float(sums[site.name][1, head]) / count,
-            float(copied[site.name][head]) / len(wanted) if wanted else None,
+            head,
+            float(sums[site.name][0, number]) / count,
+            float(sums[site.name][1, number]) / count,
+            float(copied[site.name][number]) / len(wanted) if wanted else None,
         )
-        for site in sites
-        for head in range(site.n_heads)
+        for head, (site, number) in seats(sites).items()
     ]
 
 

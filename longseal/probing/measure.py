@@ -12,9 +12,10 @@ from longseal.config import ProbeConfig
 from longseal.files import Log
 from longseal.intervals import change_interval, mean_interval
 from longseal.models.load import LanguageModel
+from longseal.models.sites import Head, seats
 from longseal.probing.answers import Answers, Asking
 from longseal.probing.gradient import slopes
-from longseal.probing.heads import Head, Variant
+from longseal.probing.heads import Variant
 from longseal.probing.looks import Look, looks, mean_looks
 from longseal.probing.places import Place, asked
 from longseal.probing.pruning import Pruning
@@ -172,12 +173,11 @@ class Measuring:
     def _changes(self, place: Place, channels_of: Head | None) -> dict[str, float]:
         made = slopes(self.model, place.encoded)
         changes = {}
-        for site in self.model.sites:
-            for number, slope in enumerate(made[site.name]):
-                head = Head(site.layer, number)
-                changes[str(head)] = -slope.sum().item()
-                if head == channels_of:
-                    changes |= {f"{head}C{c}": -value for c, value in enumerate(slope.tolist())}
+        for head, (site, number) in seats(self.model.sites).items():
+            slope = made[site.name][number]
+            changes[str(head)] = -slope.sum().item()
+            if head == channels_of:
+                changes |= {f"{head}C{c}": -value for c, value in enumerate(slope.tolist())}
         return changes
 
     def _influence(self, how: How, name: str, length: int) -> Influence:

@@ -12,8 +12,9 @@ from longseal.config import ProbeConfig
 from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.models.load import LanguageModel
+from longseal.models.sites import Head, seats
 from longseal.probing.audit import Chosen, agreements, choose, doubts
-from longseal.probing.heads import Head, Variant, heads_of, named, pruned, without_channel
+from longseal.probing.heads import Variant, named, pruned, without_channel
 from longseal.probing.measure import Measuring, influence
 from longseal.probing.quadrants import check_factors, part, rescale, two_lengths
 from longseal.probing.relations import relations
@@ -136,14 +137,14 @@ def _wanted(model: LanguageModel, config: ProbeConfig) -> tuple[list[Variant], H
     sites = model.sites
     if config.channels is None:
         groups = [(name, named(name, sites)) for name in config.prune]
-        groups = groups or [(str(head), [head]) for head in heads_of(sites)]
+        groups = groups or [(str(head), [head]) for head in seats(sites)]
         return [pruned(heads, sites, name) for name, heads in groups], None
     if config.prune:
         raise LongsealError("--channels looks at the channels of one head: leave --prune out")
     heads = named(config.channels, sites)
     if len(heads) != 1:
         raise LongsealError(f"--channels takes one head such as {heads[0]}")
-    width = next(site.width for site in sites if site.layer == heads[0].layer)
+    width = seats(sites)[heads[0]][0].width
     return [without_channel(heads[0], channel, sites) for channel in range(width)], heads[0]
 
 
@@ -166,6 +167,6 @@ def _chosen(found: Sequence[Influence], model: LanguageModel, config: ProbeConfi
     """Heads to confirm, by their estimates' mean over the lengths."""
     estimates = {
         head: mean(each.change for each in found if each.name == str(head))
-        for head in heads_of(model.sites)
+        for head in seats(model.sites)
     }
     return choose(estimates, config.ends, config.drawn, config.seed)

@@ -11,7 +11,8 @@ from longseal.config import ProbeConfig
 from longseal.errors import LongsealError
 from longseal.files import Log
 from longseal.models.load import LanguageModel
-from longseal.probing.heads import Head, Variant, scaled
+from longseal.models.sites import Head, seats
+from longseal.probing.heads import Variant, scaled
 from longseal.probing.measure import Measuring
 from longseal.probing.result import Influence, Quadrants, Rescaled
 from longseal.progress import Bar
@@ -98,10 +99,10 @@ def adapter_of(
     name: str, quadrants: Quadrants, model: LanguageModel, record: dict[str, Any]
 ) -> Adapter:
     """An adapter that rescales the heads so, with no training at all."""
-    scales = Scales.zeros("head", model.sites)
+    scales, of = Scales.zeros("head", model.sites), seats(model.sites)
     for head, scale in _scales(name, quadrants).items():
-        site = next(site for site in model.sites if site.layer == head.layer)
-        scales.deltas[site.name][head.head] = scale - 1.0
+        site, number = of[head]
+        scales.deltas[site.name][number] = scale - 1.0
     return Adapter.of(model, scales, record)
 
 

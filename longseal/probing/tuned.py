@@ -17,11 +17,7 @@ def tuned(measuring: Measuring, adapter: Adapter, notes: list[str]) -> Tuned:
     """The model with an adapter: its scales, its answers, and a question that it alone solves."""
     model = measuring.model
     fitted = adapter.on(model.sites).scales
-    scales = {
-        f"L{site.layer}H{head}": scale
-        for site in model.sites
-        for head, scale in enumerate(fitted.scale(site).view(site.n_heads, -1).mean(1).tolist())
-    }
+    scales = {str(head): values.mean().item() for head, values in fitted.by_head.items()}
 
     def attach() -> AbstractContextManager[None]:
         return adapter.attached(model)

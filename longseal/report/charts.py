@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -104,7 +103,7 @@ def scales_chart(scales: Scales) -> Chart:
         interpolate="rgb",
     )
     title = "scale" if scales.kind == "head" else "mean scale"
-    return _map(rows, alt.Color("mean:Q", scale=colour, legend=_gradient(title, ".3~f")))
+    return head_map(rows, alt.Color("mean:Q", scale=colour, legend=gradient_legend(title, ".3~f")))
 
 
 def spread_chart(scales: Scales) -> Chart:
@@ -115,8 +114,8 @@ def spread_chart(scales: Scales) -> Chart:
         range=["#efefec", "#5c2d91"],
         interpolate="rgb",
     )
-    legend = _gradient("standard deviation", ".2~r")
-    return _map(rows, alt.Color("spread:Q", scale=colour, legend=legend))
+    legend = gradient_legend("standard deviation", ".2~r")
+    return head_map(rows, alt.Color("spread:Q", scale=colour, legend=legend))
 
 
 def training_chart(steps: Sequence[Mapping[str, Any]], judged: Sequence[Judged] = ()) -> Chart:
@@ -217,25 +216,21 @@ def _says(judged: Judged) -> str:
 def _heads(scales: Scales) -> list[dict[str, Any]]:
     """A row a head: its name as the field writes it (L12H3), mean and spread of its scales."""
     rows = []
-    known = Counter[int]()  # a few families have two attentions in a layer: heads count on
-    for site in scales.sites:
-        heads = scales.scale(site).detach().view(site.n_heads, site.width)  # (n_heads, width)
-        for head, values in enumerate(heads, known[site.layer]):
-            mean, spread = float(values.mean()), float(values.std(correction=0))
-            says = f"L{site.layer}H{head}, scale {mean:.3f}"
-            if scales.kind == "channel":
-                low, high = float(values.min()), float(values.max())
-                says = (
-                    f"L{site.layer}H{head}, mean scale {mean:.3f}, its {site.width} channels "
-                    f"{low:.3f} to {high:.3f} (standard deviation {spread:.3f})"
-                )
-            row = {"layer": site.layer, "head": head, "mean": mean, "spread": spread, "says": says}
-            rows.append(row)
-        known[site.layer] += site.n_heads
+    for head, values in scales.by_head.items():
+        mean, spread = float(values.mean()), float(values.std(correction=0))
+        says = f"{head}, scale {mean:.3f}"
+        if scales.kind == "channel":
+            low, high = float(values.min()), float(values.max())
+            says = (
+                f"{head}, mean scale {mean:.3f}, its {len(values)} channels {low:.3f} to "
+                f"{high:.3f} (standard deviation {spread:.3f})"
+            )
+        place = {"layer": head.layer, "head": head.head}
+        rows.append({**place, "mean": mean, "spread": spread, "says": says})
     return rows
 
 
-def _map(rows: Sequence[Mapping[str, Any]], colour: alt.Color) -> Chart:
+def head_map(rows: Sequence[Mapping[str, Any]], colour: alt.Color) -> Chart:
     """Layer by head. Layers run along x: there are more of them than heads in most models."""
     axis: dict[str, Any] = {
         "labelAngle": 0,
@@ -254,7 +249,8 @@ def _map(rows: Sequence[Mapping[str, Any]], colour: alt.Color) -> Chart:
     return finish(squares.mark_rect(), max(60, min(20 * n_heads, 480)))
 
 
-def _gradient(title: str, number: str) -> alt.Legend:
+def gradient_legend(title: str, number: str) -> alt.Legend:
+    """A wide legend of a continuous colour, its labels in this number format."""
     return alt.Legend(
         title=title, format=number, gradientLength=220, gradientThickness=12, tickCount=4
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import altair as alt
 
 from longseal.probing import Influence, Look, Quadrants, Trust
 from longseal.probing.direct import Contribution
+from longseal.report.charts import gradient_legend, head_map
 from longseal.report.look import BLUE, GREY, ORANGE, Chart, finish
 
 _DIVERGING = ["#b8540a", "#f2ad6d", "#efefec", "#7eaee6", "#1d5fae"]
@@ -25,19 +25,7 @@ def influence_chart(found: Sequence[Influence]) -> Chart:
         {"layer": each.layer, "head": each.head, "change": each.change, "says": says(each)}
         for each in heads
     ]
-    axis: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "grid": False, "ticks": False}
-    chart = (
-        alt.Chart(alt.InlineData(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("layer:O", title="layer", axis=alt.Axis(**axis)),
-            y=alt.Y("head:O", title="head", axis=alt.Axis(**axis, domain=False)),
-            color=_change_colour([each.change for each in heads]),
-            tooltip=alt.Tooltip("says:N"),
-        )
-    )
-    n_heads = len({row["head"] for row in rows})
-    return finish(chart, max(60, min(20 * n_heads, 480)))
+    return head_map(rows, _change_colour([each.change for each in heads]))
 
 
 def quadrants_chart(found: Sequence[Influence], quadrants: Quadrants) -> Chart:
@@ -225,9 +213,7 @@ def _change_colour(changes: Sequence[float]) -> alt.Color:
     scale = alt.Scale(
         domain=[-reach, -reach / 4, 0, reach / 4, reach], range=_DIVERGING, interpolate="rgb"
     )
-    legend = alt.Legend(
-        title="change, nats", format="+.2~f", gradientLength=220, gradientThickness=12, tickCount=4
-    )
+    legend = gradient_legend("change, nats", "+.2~f")
     return alt.Color("change:Q", scale=scale, legend=legend)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from longseal.config import ScaleKind
-from longseal.models.sites import Site
+from longseal.models.sites import Head, Site, seats
 from longseal.scales.effect import checked_scaling
 from longseal.scales.hooks import Factor
 
@@ -56,6 +56,12 @@ class Scales:
     def scale(self, site: Site) -> Tensor:
         """Factor of each input channel of the projection: `(n_heads * width,)`, float32."""
         return (1 + self.deltas[site.name]).expand(site.n_heads, site.width).reshape(-1)
+
+    @property
+    def by_head(self) -> dict[Head, Tensor]:
+        """The scales of every head's channels: `(width,)` each, float32."""
+        scales = {s.name: self.scale(s).detach().view(s.n_heads, s.width) for s in self.sites}
+        return {head: scales[site.name][n] for head, (site, n) in seats(self.sites).items()}
 
     def times(self, strength: float) -> Scales:
         """The same direction, `strength` times as far from 1."""

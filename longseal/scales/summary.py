@@ -62,12 +62,15 @@ def summary(adapter: Adapter, *, most: int = 5) -> Summary:
     """Sum an adapter up, with its `most` most changed heads."""
     scales = adapter.scales
     known = adapter.heads_known
-    changes = []
-    for site in scales.sites:
-        heads = scales.scale(site).view(site.n_heads, site.width)
-        means, sizes = heads.mean(1).tolist(), (heads - 1).square().mean(1).sqrt().tolist()
-        for head, (mean, size) in enumerate(zip(means, sizes, strict=True)):
-            changes.append(HeadChange(site.layer, head if known else None, mean, size))
+    changes = [
+        HeadChange(
+            head.layer,
+            head.head if known else None,
+            values.mean().item(),
+            (values - 1).square().mean().sqrt().item(),
+        )
+        for head, values in scales.by_head.items()
+    ]
     changes.sort(key=lambda change: -change.change)
     everything = torch.cat([scales.scale(site) for site in scales.sites])
     return Summary(

@@ -11,7 +11,7 @@ from longseal.files import Log
 from longseal.intervals import rank_correlation
 from longseal.probing import Probe, probe
 from longseal.probing.answers import Asking
-from longseal.probing.case import case_of
+from longseal.probing.case import case_of, places_of
 from longseal.scales import Adapter
 from longseal.tasks.fitting import fit
 from longseal.tasks.prompt import Prompts
@@ -104,6 +104,17 @@ def test_the_case_s_logits_are_the_models_own(model, adapter, task):
     assert tuned.argmax() == token
     assert (logits[token] - logits[other]).item() == pytest.approx(case.base.difference, abs=1e-3)
     assert (tuned[token] - tuned[other]).item() == pytest.approx(case.tuned.difference, abs=1e-3)
+
+
+def test_what_was_asked_for_is_found_in_an_answer():
+    def text(tokens):
+        return "".join(tokens)
+
+    answer = ["It", " is", ":", " <", "12", "34", ">"]
+    assert places_of(("99", "1234"), answer, text) == range(4, 6)
+    assert places_of(("It",), answer, text) == range(1)
+    assert places_of(("234>",), answer, text) == range(4, 7)
+    assert not places_of(("5",), answer, text)
 
 
 def test_learned_scales_are_the_means_of_channels(found, adapter, model):

@@ -64,9 +64,9 @@ class Case:
 def case_of(asking: Asking, encoded: EncodedSample, length: int, attach: Attach) -> Case | None:
     """Look into a question that the tuned model answers right and the base does not.
 
-    Of the places of the right answer at which the base would go on otherwise, it is the one where
-    tuning moved the difference of the two logits most: where answers differ in their wording too,
-    that is where they part in what they say.
+    Where answers differ in their wording too, they part at more than one place of the right answer.
+    The one looked at is inside of what was asked for, if they part there; of several, the one where
+    tuning moved the difference of the two logits most.
 
     Args:
         encoded: a sample with that question alone.
@@ -88,10 +88,12 @@ def case_of(asking: Asking, encoded: EncodedSample, length: int, attach: Attach)
     tokens = torch.tensor(answer)
     others = base.argmax(-1)
     gains = _ahead(tuned, tokens, others) - _ahead(base, tokens, others)
-    gains[others == tokens] = -torch.inf
-    place = int(gains.argmax())
-    if gains[place] == -torch.inf:
+    parted = [place for place, other in enumerate(others) if other != answer[place]]
+    if not parted:
         return None
+    asked_for = places_of(encoded.source.questions[0].expected, answer, asking.prompts.text)
+    inside = [place for place in parted if place in asked_for]
+    place = max(inside or parted, key=gains.__getitem__)
     token, other = answer[place], int(others[place])
     row = [*prompt, *answer[:place]]
     effects = []
@@ -109,6 +111,20 @@ def case_of(asking: Asking, encoded: EncodedSample, length: int, attach: Attach)
         text([other]),
         *effects,
     )
+
+
+def places_of(
+    expected: Sequence[str], answer: Sequence[int], text: Callable[[Sequence[int]], str]
+) -> range:
+    """Which tokens of an answer hold the first of the references that stands in it; none may."""
+    whole = text(answer)
+    for reference in expected:
+        start = whole.find(reference) if reference else -1
+        if start >= 0:
+            ends = [len(text(answer[: place + 1])) for place in range(len(answer))]
+            last = start + len(reference)
+            return range(sum(end <= start for end in ends), sum(end < last for end in ends) + 1)
+    return range(0)
 
 
 def _answer(asking: Asking, encoded: EncodedSample, attach: Attach) -> list[int]:

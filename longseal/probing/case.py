@@ -29,6 +29,7 @@ class Case:
         right, wrong: what the tuned model and the base answer.
         before: what of the right answer stands before the token where they part.
         token, other: the right answer's token there, and the one that the base prefers.
+        in_wording: whether they part outside of what was asked for.
         base, tuned: what each part of either model adds to logit(token) - logit(other).
     """
 
@@ -39,6 +40,7 @@ class Case:
     before: str
     token: str
     other: str
+    in_wording: bool
     base: DirectEffect
     tuned: DirectEffect
 
@@ -109,6 +111,7 @@ def case_of(asking: Asking, encoded: EncodedSample, length: int, attach: Attach)
         text(answer[:place]),
         text([token]),
         text([other]),
+        not inside,
         *effects,
     )
 

@@ -11,6 +11,7 @@ from longseal.probing.result import Tuned
 from longseal.scales import Adapter
 
 _WHAT = "with the adapter"
+_TRIED = 4  # questions, until one parts in more than its wording
 
 
 def tuned(measuring: Measuring, adapter: Adapter, notes: list[str]) -> Tuned:
@@ -30,10 +31,15 @@ def tuned(measuring: Measuring, adapter: Adapter, notes: list[str]) -> Tuned:
             "no question is answered better with the adapter than without, so that there is no "
             "case to look into: ask more with --samples, or at other --lengths"
         )
-    for place, question in gains[:1]:
+    for place, question in gains[:_TRIED]:
         encoded = place.encoded.only([question])
         try:
-            case = case_of(measuring.asking, encoded, place.length, attach)
+            tried = case_of(measuring.asking, encoded, place.length, attach)
         except LongsealError as error:
             notes.append(str(error))
+            break
+        case = case or tried
+        if tried is not None and not tried.in_wording:
+            case = tried
+            break
     return Tuned(scales, tuple(answered), case)

@@ -79,14 +79,15 @@ def trust_chart(
         for each in exact
         if (each.length, each.name) in guesses
     ]
+    legend = alt.Legend(title=None, labelLimit=0)
     chart = (
         alt.Chart(alt.InlineData(rows))
         .mark_point(filled=True, size=60, opacity=0.75)
         .encode(
             x=alt.X("estimate:Q", title="estimated change, nats"),
             y=alt.Y("exact:Q", title="exact change, nats"),
-            color=alt.Color("length:N", title=None, scale=alt.Scale(range=[BLUE, ORANGE, GREY])),
-            shape=alt.Shape("length:N", title=None),
+            color=alt.Color("length:N", scale=alt.Scale(range=[BLUE, ORANGE, GREY]), legend=legend),
+            shape=alt.Shape("length:N", legend=legend),
             tooltip=alt.Tooltip("says:N"),
         )
     )

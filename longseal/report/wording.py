@@ -138,6 +138,8 @@ def _headline_of_heads(found: Probe) -> str:
     """What helps most and what harms most, at the greatest length."""
     longest = max(base.length for base in found.base)
     here = [each for each in found.best_known if each.length == longest]
+    # What an audit confirmed counts more than a larger estimate.
+    here = [each for each in here if each.method != "gradient"] or here
     helps, harms = (end(here, key=lambda each: each.change) for end in (min, max))
     at = f"At {longest:,} tokens"
     if helps.change >= 0:

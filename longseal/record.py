@@ -62,6 +62,7 @@ class Rung:
     Attributes:
         accuracy: of held-out questions at the wanted length; None where it was not measured.
         stopped: why it ended early; None where it did not.
+        mends: whether general text counted more than usual, as what was found before harmed it.
     """
 
     train_length: int
@@ -69,6 +70,7 @@ class Rung:
     seconds: float
     accuracy: float | None
     stopped: str | None
+    mends: bool = False
 
 
 def formats(record: Record) -> tuple[Format, ...]:
@@ -109,7 +111,14 @@ def texts(record: Record) -> tuple[Text, ...]:
 def rungs(record: Record) -> tuple[Rung, ...]:
     """The ladder of training lengths."""
     return tuple(
-        Rung(row["train_length"], row["steps"], row["seconds"], row["accuracy"], row.get("stopped"))
+        Rung(
+            row["train_length"],
+            row["steps"],
+            row["seconds"],
+            row["accuracy"],
+            row.get("stopped"),
+            row.get("mends", False),
+        )
         for row in record.get("rungs") or ()
     )
 

@@ -8,9 +8,9 @@ import tiny
 from longseal import TuneConfig
 from longseal.tasks import Recorded, Wanted
 from longseal.tuning.held_out import Candidate
-from longseal.tuning.ladder import climb, planned
+from longseal.tuning.ladder import Climbed, climb, mend, planned
 from longseal.tuning.samples import Mixture, Samples
-from longseal.tuning.training import Rung
+from longseal.tuning.training import Rung, Start
 
 
 class Any(tiny.ShortLines):
@@ -60,16 +60,17 @@ class Trainer:
     """Says what it was asked for, and keeps nothing."""
 
     def __init__(self):
-        self.asked, self.fresh = [], []
+        self.asked, self.fresh, self.keeps = [], [], []
 
-    def rung(self, length, start, steps, part=1.0):
+    def rung(self, length, start, steps, part=1.0, keeps=1.0):
         self.fresh.append(start.fresh)
+        self.keeps.append(keeps)
         self.asked.append((length, start.steps, start.strength, steps, part))
         states = {start.steps + i + 1: {"step": start.steps + i + 1} for i in range(steps)}
         trajectory = SimpleNamespace(
             first=start.steps, last=start.steps + steps, state=lambda step: states[step]
         )
-        return Rung(length, trajectory, 1.0, None)
+        return Rung(length, trajectory, 1.0, None, start.fresh, keeps)
 
 
 class Judge:
@@ -195,3 +196,30 @@ def test_a_file_s_steps_go_through_its_training_samples_without_leaving_one_out(
     seen = [each.source.context for step in range(6) for each in samples.step(0, step)]
     train = [sample.context for place, sample in enumerate(made) if place % 5 < 3]
     assert sorted(seen) == sorted(train)
+
+
+def ladder(trainer, best):
+    """A climb of two lengths, of 8 steps and 4."""
+    unchanged = Candidate(0, 0.0, 0.1, {"any": 0.1})
+    rungs = (trainer.rung(512, Start(), 8), trainer.rung(2048, Start(None, 0.0, 8, 8), 4))
+    return Climbed(rungs, (unchanged, best))
+
+
+def test_harm_is_mended_from_the_best_with_text_counting_more():
+    trainer, judge = Trainer(), Judge((16, 0.7))
+    before = ladder(trainer, Candidate(12, 1.0, 0.6, {"any": 0.6}))
+    found = mend(trainer, judge, before)
+    assert trainer.asked[-1] == (2048, 12, 1.0, 4, 0.25)
+    assert trainer.keeps == [1.0, 1.0, 4.0]
+    assert trainer.fresh[-1] == 8  # the optimiser of that length goes on
+    assert judge.asked == [(16, 1.0, {"step": 16})]
+    assert found.rungs[:2] == before.rungs
+    assert (found.best[-1].step, found.best[-1].accuracy) == (16, 0.7)
+    assert found.state(16) == {"step": 16}
+    assert found.state(12) == {"step": 12}
+
+
+def test_where_the_best_is_no_last_step_the_optimiser_starts_anew():
+    trainer = Trainer()
+    mend(trainer, Judge(), ladder(trainer, Candidate(10, 1.0, 0.6, {"any": 0.6})))
+    assert trainer.fresh[-1] == 12

@@ -162,13 +162,31 @@ def test_so_does_a_run_that_is_guarded(llama, tmp_path, monkeypatch):
     measured, read = looks(undisturbed)
     assert measured
     assert len(read) > 2  # what did harm, and weaker versions of it
+    *_, mended = undisturbed.adapter.record["rungs"]
+    assert mended["mends"]
 
     killed(llama, folders[1], config, event="guard")
     killed(llama, folders[1], config, event="step", step=3)
     killed(llama, folders[1], config, event="guard text")
+    killed(llama, folders[1], config, event="step", step=5)  # the first that mends
     resumed = go(llama, folders[1], config)
     identical(resumed, undisturbed)
     assert looks(resumed) == (measured, read)
+
+
+def test_text_is_read_more_as_before_once_its_harm_is_mended(llama, tmp_path):
+    config = CONFIG.model_copy(update={"length": (128,), "guard": 0.01})
+    run = go(llama, tmp_path, config)
+    steps, mended = (rung["steps"] for rung in run.adapter.record["rungs"])
+    assert (steps, mended) == (4, 2)
+    found, *_ = read = run.log.read(event="guard text")
+    once_mended = next(line for line in read if line["step"] == 6)
+    assert divergence(once_mended) < divergence(found)
+
+
+def divergence(line):
+    """Nats between the base's predictions of text and these, over all texts."""
+    return sum(text["kl"] for text in line["measured"]["texts"])
 
 
 def looks(run):

@@ -17,7 +17,7 @@ from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.bound import guard_of
 from longseal.tuning.choose import others
 from longseal.tuning.guard import places
-from longseal.tuning.ladder import planned
+from longseal.tuning.ladder import later_steps, planned
 from longseal.tuning.learned import Learned, learned_of
 from longseal.tuning.memory import Plan, fitting_plan
 from longseal.tuning.recipe import followed
@@ -82,6 +82,12 @@ class Estimator:
                 costs += [
                     self._training(learned, mixture, length, steps, f"tune at {length:,}{pays}"),
                     Cost.of(f"choose{pays}", [after] * asked),
+                ]
+            if self._replay is not None:
+                length, steps = rungs[-1][0], later_steps(rungs[0][1])
+                costs += [
+                    self._training(learned, mixture, length, steps, "mend harm, if there is any"),
+                    Cost.of("choose, if there is any", [after]),
                 ]
         if config.guard is not None:
             costs.append(Cost.of("look at other formats again", [guarding]))

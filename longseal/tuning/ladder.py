@@ -15,6 +15,9 @@ from longseal.tuning.training import Rung, Start, Trainer
 _GROWTH = 4
 #: Of the first length's steps, and of its budget of movement, so much is spent at a longer one.
 _LATER = 0.5
+#: Where what did best reads text otherwise than before, so much of the budget is spent on steps for
+#: which text counts so many times as much (docs/results.md).
+_MENDING, _KEEPS = 0.25, 4.0
 #: Training questions at the first length, for each task.
 _QUESTIONS = 64
 
@@ -47,7 +50,7 @@ def planned(mixture: Mixture, config: TuneConfig) -> list[tuple[int, int]]:
     samples = config.samples or _QUESTIONS * len(mixture.parts)
     steps = config.steps or -(-samples // config.questions)
     found = _lengths(mixture, config)
-    later = max(1, round(_LATER * steps))
+    later = later_steps(steps)
     return list(zip(found, [steps, *[later] * (len(found) - 1)], strict=True))
 
 
@@ -96,6 +99,27 @@ def climb(
             len(rungs) - place
         )
     return Climbed(tuple(rungs), tuple(found))
+
+
+def later_steps(steps: int) -> int:
+    """How many steps follow those of the first length: at a longer one, or to mend harm."""
+    return max(1, round(_LATER * steps))
+
+
+def mend(trainer: Trainer, judge: Judge, climbed: Climbed) -> Climbed:
+    """Train on from the best, for that it reads text as before; the last step is judged."""
+    found, rung = climbed.best[-1], climbed.rungs[-1]
+    last = rung.trajectory.last
+    fresh = rung.fresh if found.step == last else last
+    first = climbed.rungs[0].trajectory
+    steps = later_steps(first.last - first.first)
+    start = Start(climbed.state(found.step), found.strength, last, fresh)
+    made = trainer.rung(rung.length, start, steps, _MENDING, _KEEPS)
+    reached = made.trajectory.last
+    if reached == last:  # no step was finite
+        return climbed
+    mended = judge.judge(made.trajectory.state(reached), reached, 1.0)
+    return Climbed((*climbed.rungs, made), (*climbed.best, mended))
 
 
 def _holds(rung: Rung, candidate: Candidate) -> bool:

@@ -36,6 +36,7 @@ def record_of(
             "seconds": rung.seconds,
             "accuracy": top.accuracy,
             "stopped": rung.stopped,
+            "mends": rung.keeps > 1.0,
         }
         for rung, top in zip(climbed.rungs, climbed.best, strict=True)
     ]

@@ -16,7 +16,7 @@ from longseal.tasks.prompt import Prompts
 
 #: Pieces of prose, tokens of each, and places in it at which predictions are compared.
 _PIECES, _TOKENS, _PLACES = 4, 192, 64
-#: What a nat of divergence counts beside a nat of an answer's loss.
+#: What a nat of divergence counts beside a nat of an answer's loss, usually.
 WEIGHT = 4.0
 
 
@@ -29,10 +29,11 @@ class Replay:
 
     Attributes:
         pieces: `(n_tokens,)` each.
+        weight: what a nat of divergence counts beside a nat of an answer's loss.
     """
 
     def __init__(self, model: LanguageModel, prompts: Prompts, seed: int) -> None:
-        self._model = model
+        self._model, self.weight = model, WEIGHT
         prose = Haystack(built_in().documents[::2])  # the guard reads the others
         self.pieces = [
             torch.tensor(prompts.tokens(prose.text(_TOKENS, Random(f"replay/{seed}/{piece}"))))
@@ -49,7 +50,7 @@ class Replay:
         base, now = self._base[place], self._predicted(self.pieces[place])
         parts = torch.where(base > -torch.inf, base.exp() * (base - now), 0.0)
         divergence = parts.sum(-1).mean()
-        (WEIGHT * divergence).backward()
+        (self.weight * divergence).backward()
 
     def _predicted(self, piece: Tensor) -> Tensor:
         """Log-probabilities at some places: `(n_places, vocabulary)`, float32."""

@@ -18,7 +18,7 @@ from longseal.tuning.gradient import Gradient
 from longseal.tuning.held_out import put
 from longseal.tuning.learned import Learned, State, snapshot
 from longseal.tuning.optimisation import MOVEMENT, Optimiser, Rate, constant, falling
-from longseal.tuning.replay import Replay
+from longseal.tuning.replay import WEIGHT, Replay
 from longseal.tuning.samples import Mixture
 from longseal.tuning.trajectory import Trajectory
 from longseal.tuning.watching import CHANGE, Watch
@@ -55,12 +55,16 @@ class Rung:
         trajectory: the steps that were made.
         seconds: what they took.
         stopped: why it ended before its last step; None where it did not.
+        fresh: how many steps were made before the optimiser was.
+        keeps: how many times as much as usual general text counted.
     """
 
     length: int
     trajectory: Trajectory
     seconds: float
     stopped: str | None
+    fresh: int = 0
+    keeps: float = 1.0
 
 
 class Trainer:
@@ -79,35 +83,46 @@ class Trainer:
     ) -> None:
         self._model, self._learned, self._mixture = model, learned, mixture
         self._config, self._folder, self._log, self._bar = config, folder, log, bar
-        self._gradient = Gradient(model, learned, replay, log, bar)
+        self._replay, self._gradient = replay, Gradient(model, learned, replay, log, bar)
         self._began = monotonic()
         made = [] if log is None else log.read(event="step")
         self._took = {line["step"]: line["took"] for line in made if "took" in line}  # seconds
         self._factor: float | None = None  # of the budget; once it is found, it stays
         self._moments: Mapping[str, Tensor] = {}  # the optimiser's, after the last length
 
-    def rung(self, length: int, start: Start, steps: int, part: float = 1.0) -> Rung:
+    @property
+    def keeps_text(self) -> bool:
+        """Whether steps hold the model to how it reads text."""
+        return self._replay is not None
+
+    def rung(
+        self, length: int, start: Start, steps: int, part: float = 1.0, keeps: float = 1.0
+    ) -> Rung:
         """Make those steps at a length that the folder does not hold yet.
 
         Args:
             part: of the usual budget of movement.
+            keeps: how many times as much as usual it counts that text is read as before. Where it
+                counts more, all steps are made, whatever the loss does.
 
         Raises:
             LongsealError: memory or the disk are full; what was kept stays.
         """
         watch = Watch(self._model, self._mixture, length, self._log)
         self._gradient.plan_for(max(watch.samples, key=lambda sample: sample.tokens))
+        if self._replay is not None:
+            self._replay.weight = keeps * WEIGHT
         budget = part * MOVEMENT[self._config.kind]
         if self._factor is None:
             self._factor = self._raced(length)
-        trajectory, stopped = self._make(length, start, steps, budget, watch)
+        trajectory, stopped = self._make(length, start, steps, budget, watch, keeps)
         if stopped is _UNPROMISING:
             whole = trajectory.last - start.steps >= apart(steps)
             loss = watch.latest if whole else inf
             self._factor = self._race(length, start, steps, budget, watch, loss)
-            trajectory, stopped = self._make(length, start, steps, budget, watch)
+            trajectory, stopped = self._make(length, start, steps, budget, watch, keeps)
         took = [self._took.get(n, 0.0) for n in range(start.steps + 1, trajectory.last + 1)]
-        return Rung(length, trajectory, round(sum(took), 1), stopped)
+        return Rung(length, trajectory, round(sum(took), 1), stopped, start.fresh, keeps)
 
     def _raced(self, length: int) -> float | None:
         """The factor that a race at this length found before; None where there was none."""
@@ -120,7 +135,7 @@ class Trainer:
         return falling(budget * (self._factor or 1.0), steps)
 
     def _make(
-        self, length: int, start: Start, steps: int, budget: float, watch: Watch
+        self, length: int, start: Start, steps: int, budget: float, watch: Watch, keeps: float
     ) -> tuple[Trajectory, str | None]:
         """Make what is missing of the steps. Returns all, and why they end early if they do."""
         rate = self._rate(budget, steps)
@@ -129,6 +144,7 @@ class Trainer:
         made_with = (
             f"{', '.join(self._config.task)}, seed {self._config.seed}, {length} tokens, "
             f"{self._config.questions} questions, first rate {rate(0)!r}"
+            + ("" if keeps == 1.0 else f", text counts {keeps:g} times")
         )
         trajectory = Trajectory(self._folder, start.steps, made_with)
         optimiser = self._optimiser()
@@ -153,7 +169,8 @@ class Trainer:
             now = watch.look(number, rate(0))
             if step + 1 == every and self._on_trial(start) and now > (1 - CHANGE) * before:
                 return trajectory, _UNPROMISING
-            if watch.stopped and step + 1 < steps and self._config.steps is None:
+            goes_on = keeps > 1.0 or self._config.steps is not None
+            if watch.stopped and step + 1 < steps and not goes_on:
                 return trajectory, "the held-out loss stopped falling"
         return trajectory, None
 

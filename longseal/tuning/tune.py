@@ -17,10 +17,10 @@ from longseal.progress import Bar, bars
 from longseal.tasks import Task
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.bound import Bound
-from longseal.tuning.choose import harmless
+from longseal.tuning.choose import ROUNDING, better, harmless
 from longseal.tuning.gradient import memory_errors
 from longseal.tuning.held_out import HeldOut, put
-from longseal.tuning.ladder import Climbed, climb
+from longseal.tuning.ladder import Climbed, climb, mend
 from longseal.tuning.learned import learned_of
 from longseal.tuning.recipe import followed
 from longseal.tuning.record import record_of
@@ -85,9 +85,16 @@ def tune(
             replay = kept_text(model, prompts, course)
             trainer = Trainer(model, learned, mixture, course, replay, folder, log, shown)
             climbed = climb(trainer, judge, mixture, course, unchanged)
-            chosen = climbed.best[-1]
+            chosen = found = climbed.best[-1]
             if config.recipe != "paper":  # which takes its last step as it is
-                chosen = harmless(judge, climbed.state, chosen, unchanged, bound)
+                reads = bound.reads(climbed.state(found.step), found.step, found.strength)
+                if not reads and trainer.keeps_text:
+                    climbed = mend(trainer, judge, climbed)
+                mended = climbed.best[-1]
+                chosen = harmless(judge, climbed.state, mended, unchanged, bound)
+                if mended is not found and chosen.accuracy < found.accuracy - ROUNDING:
+                    weaker = harmless(judge, climbed.state, found, unchanged, bound)
+                    chosen = better(chosen, weaker)
             paid = bound.harm(climbed.state(chosen.step), chosen.step, chosen.strength)
         put(learned, climbed.state(chosen.step), chosen.strength)
         lengths = [sample.length for samples in judge.samples for sample in samples]

@@ -209,8 +209,8 @@ def test_harm_is_mended_from_the_best_with_text_counting_more():
     trainer, judge = Trainer(), Judge((16, 0.7))
     before = ladder(trainer, Candidate(12, 1.0, 0.6, {"any": 0.6}))
     found = mend(trainer, judge, before)
-    assert trainer.asked[-1] == (2048, 12, 1.0, 4, 0.25)
-    assert trainer.keeps == [1.0, 1.0, 4.0]
+    assert trainer.asked[-1] == (2048, 12, 1.0, 4, 0.5)
+    assert trainer.keeps == [1.0, 1.0, 16.0]
     assert trainer.fresh[-1] == 8  # the optimiser of that length goes on
     assert judge.asked == [(16, 1.0, {"step": 16})]
     assert found.rungs[:2] == before.rungs

@@ -79,7 +79,7 @@ def trust_chart(
         for each in exact
         if (each.length, each.name) in guesses
     ]
-    legend = alt.Legend(title=None, labelLimit=0)
+    legend = alt.Legend(title=None, labelLimit=0, columns=1)  # a phone is narrow
     chart = (
         alt.Chart(alt.InlineData(rows))
         .mark_point(filled=True, size=60, opacity=0.75)

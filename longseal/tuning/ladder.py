@@ -17,7 +17,7 @@ _GROWTH = 4
 _LATER = 0.5
 #: Where what did best reads text otherwise than before, so much of the budget is spent on steps for
 #: which text counts so many times as much (docs/results.md).
-_MENDING, _KEEPS = 0.25, 4.0
+_MENDING, _KEEPS = 0.5, 16.0
 #: Training questions at the first length, for each task.
 _QUESTIONS = 64
 

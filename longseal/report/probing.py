@@ -80,14 +80,18 @@ def trust_chart(
         if (each.length, each.name) in guesses
     ]
     legend = alt.Legend(title=None, labelLimit=0, columns=1)  # a phone is narrow
+    names = list(dict.fromkeys(str(row["length"]) for row in rows))  # in the order they were asked
+    colours = [BLUE, ORANGE, GREY][: len(names)]
     chart = (
         alt.Chart(alt.InlineData(rows))
         .mark_point(filled=True, size=60, opacity=0.75)
         .encode(
             x=alt.X("estimate:Q", title="estimated change, nats"),
             y=alt.Y("exact:Q", title="exact change, nats"),
-            color=alt.Color("length:N", scale=alt.Scale(range=[BLUE, ORANGE, GREY]), legend=legend),
-            shape=alt.Shape("length:N", legend=legend),
+            color=alt.Color(
+                "length:N", scale=alt.Scale(domain=names, range=colours), legend=legend
+            ),
+            shape=alt.Shape("length:N", scale=alt.Scale(domain=names), legend=legend),
             tooltip=alt.Tooltip("says:N"),
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -47,19 +47,11 @@ class Case:
     @property
     def difference(self) -> tuple[Contribution, ...]:
         """What tuning made each part add more, what changed most first."""
-        before = {part.name: part.value for part in self.base.contributions}
-        names = dict.fromkeys([*(part.name for part in self.tuned.contributions), *before])
-        places = {p.name: p for p in (*self.base.contributions, *self.tuned.contributions)}
-        now = {part.name: part.value for part in self.tuned.contributions}
-        changed = [
-            Contribution(
-                name,
-                places[name].layer,
-                places[name].head,
-                now.get(name, 0.0) - before.get(name, 0.0),
-            )
-            for name in names
-        ]
+        before, now = ({p.name: p for p in side.contributions} for side in (self.base, self.tuned))
+        changed = []
+        for name, part in {**before, **now}.items():
+            was, is_now = (side[name].value if name in side else 0.0 for side in (before, now))
+            changed.append(replace(part, value=is_now - was))
         return tuple(sorted(changed, key=lambda part: -abs(part.value)))
 
 

@@ -48,7 +48,7 @@ def probe_figures(found: Probe) -> Iterator[Figure]:
             probing.looks_chart(looks.heads, here),
         )
     if found.tuned is not None:
-        longest = found.base[-1].length
+        longest = max(base.length for base in found.base)
         if single:
             yield Figure.of(
                 "why",

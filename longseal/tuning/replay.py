@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from longseal.config import TuneConfig
-from longseal.models.arguments import last_logits
 from longseal.models.load import LanguageModel
-from longseal.models.row_length import forget_lengths
 from longseal.tasks.haystack import Haystack, built_in
 from longseal.tasks.prompt import Prompts
+from longseal.tuning.predictions import divergence, log_probabilities
 
 #: Pieces of prose, tokens of each, and places in it at which predictions are compared.
 _PIECES, _TOKENS, _PLACES = 4, 192, 64
@@ -48,19 +47,12 @@ class Replay:
         """Add the gradient of KL(base || now), nats a token, on a step's piece, weighted."""
         place = step % len(self.pieces)
         base, now = self._base[place], self._predicted(self.pieces[place])
-        parts = torch.where(base > -torch.inf, base.exp() * (base - now), 0.0)
-        divergence = parts.sum(-1).mean()
-        (self.weight * divergence).backward()
+        (self.weight * divergence(base, now).sum(-1).mean()).backward()
 
     def _predicted(self, piece: Tensor) -> Tensor:
         """Log-probabilities at some places: `(n_places, vocabulary)`, float32."""
-        network = self._model.network
-        forget_lengths(network)
         places = torch.linspace(0, len(piece) - 1, min(_PLACES, len(piece)), device=piece.device)
-        places = places.round().long()
-        keep = last_logits(network, places)
-        logits: Tensor = network(input_ids=piece[None], **keep, use_cache=False).logits[0]
-        return (logits if keep else logits[places]).float().log_softmax(-1)
+        return log_probabilities(self._model, piece, places.round().long())
 
 
 def kept_text(model: LanguageModel, prompts: Prompts, config: TuneConfig) -> Replay | None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from longseal.errors import LongsealError
-from longseal.models.arguments import last_logits, vocabulary_size
+from longseal.models.arguments import vocabulary_size
 from longseal.models.load import LanguageModel
-from longseal.models.row_length import forget_lengths
 from longseal.tasks.haystack import Haystack, built_in
 from longseal.tasks.jsonl import read_text
 from longseal.tasks.prompt import Prompts
 from longseal.tuning.guard.measured import TextScore
+from longseal.tuning.predictions import divergence, log_probabilities
 
 SHORT, LONG = 256, 2048  # tokens
 _SHORT_PIECES = 4  # one of 256 tokens alone says little
@@ -85,7 +85,7 @@ def text_score(
     Args:
         now: what is predicted now; it is run where it is not given.
     """
-    loss = divergence = agreeing = 0.0
+    loss = apart = agreeing = 0.0
     count = 0
     for number, (piece, before) in enumerate(zip(text.pieces, base, strict=True)):
         after = _log_probabilities(model, piece, len(text.pieces)) if now is None else now[number]
@@ -96,31 +96,20 @@ def text_score(
         ):
             then, label = then.to(new.device), label.to(new.device)
             loss -= new.gather(1, label[:, None]).double().sum().item()
-            divergence += _divergence(then, new)
+            apart += divergence(then, new).double().sum().item()
             agreeing += (then.argmax(-1) == new.argmax(-1)).sum().item()
             count += len(label)
     perplexity = torch.tensor(loss / count, dtype=torch.float64).exp().item()
-    if not torch.tensor([perplexity, divergence]).isfinite().all():
+    if not torch.tensor([perplexity, apart]).isfinite().all():
         return TextScore(text.name, count, torch.inf, torch.inf, 0.0)
-    return TextScore(text.name, count, perplexity, divergence / count, agreeing / count)
-
-
-def _divergence(base: Tensor, now: Tensor) -> float:
-    """Summed KL(base || now), nats; a token that the base rules out adds nothing."""
-    parts = torch.where(base > -torch.inf, base.exp() * (base - now), 0.0)
-    return parts.double().sum().item()
+    return TextScore(text.name, count, perplexity, apart / count, agreeing / count)
 
 
 @torch.no_grad()
 def _log_probabilities(model: LanguageModel, piece: Sequence[int], pieces: int) -> Tensor:
-    """Of the token after each place: `(n_places, vocabulary)`, float32; `lm_head` sees no other."""
-    network = model.network
-    forget_lengths(network)
+    """Of the token after each of its places: `(n_places, vocabulary)`, float32."""
     asked = _places(model, piece, pieces).to(model.device)
-    keep = last_logits(network, asked)
-    tokens = torch.tensor([piece], device=model.device)
-    logits: Tensor = network(input_ids=tokens, **keep, use_cache=False).logits[0]
-    return (logits if keep else logits[asked]).float().log_softmax(-1)
+    return log_probabilities(model, torch.tensor(piece, device=model.device), asked)
 
 
 def _places(model: LanguageModel, piece: Sequence[int], pieces: int) -> Tensor:

@@ -215,7 +215,7 @@ def test_a_grid_of_depths_is_answered_as_each_prompt_alone(
     loaded, plain, name, together, queries, monkeypatch
 ):
     monkeypatch.setattr("longseal.models.generation.TOGETHER", together)
-    monkeypatch.setattr("longseal.models.shared_context.QUERIES", queries)
+    monkeypatch.setattr("longseal.models.few_queries.QUERIES", queries)
     shuffled = [GRID[i] for i in (2, 0, 4, 1, 3)]
     expected = [greedy(plain(name), sample, 5, NEVER) for sample in shuffled]
     assert answers_of(loaded(name), shuffled, 5, NEVER) == expected

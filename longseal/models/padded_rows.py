@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 
 from longseal.models.arguments import vocabulary_size
-from longseal.models.shared_context import alike
+from longseal.models.rounding import alike
 
 
 def continue_rows(

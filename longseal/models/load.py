@@ -16,6 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
@@ -27,8 +28,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 from transformers.utils.import_utils import is_bitsandbytes_available
 
-from longseal.config import LoadConfig, Quantization
+from longseal.config import Extension, LoadConfig, Quantization
 from longseal.errors import LongsealError
+from longseal.models.context.effect import check_takes_effect
+from longseal.models.context.folded import written_extension
+from longseal.models.context.rope import extend_config, window
+from longseal.models.context.self_extend import self_extend
 from longseal.models.default import default_model
 from longseal.models.sites import Site, Structure
 from longseal.models.structure import find_structure
@@ -41,7 +46,8 @@ class LanguageModel:
     Attributes:
         structure: the output projections, and the layers that have no heads.
         source: what was asked for: a hub id, a folder or a GGUF file.
-        window: tokens the model was made for, or None where it does not say.
+        window: tokens the model was made for, or is extended to; None where it does not say.
+        extension: what lets it reach past the window that it was made for; None where nothing does.
         trust_remote_code: whether its own code was allowed, for when it is loaded again.
         quantize: in how many bits its weights were loaded; None: as they are in the files.
     """
@@ -53,6 +59,13 @@ class LanguageModel:
     window: int | None
     trust_remote_code: bool = False
     quantize: Quantization | None = None
+    extension: Extension | None = None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a result has to say of it beside its source: its window, and what extends it."""
+        extend = {} if self.extension is None else {"extend": str(self.extension)}
+        return {"window": self.window, **extend}
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -90,6 +103,11 @@ def load(
     packed = {} if config.quantize is None else _quantized(config, source, device)
     with reading(source, place):
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        settings = AutoConfig.from_pretrained(place, **options)
+    reach = reached(source, settings, config.extend, force=config.force)
+    with reading(source, place):
+        if config.extend is not None:
+            options["config"] = settings
         network = AutoModelForCausalLM.from_pretrained(
             place, dtype=_dtype(config.dtype), use_safetensors=True, **options, **packed
         )
@@ -99,36 +117,85 @@ def load(
     network.eval()
     if not packed:
         torch.nn.Module.to(network, device)
+    structure = find_structure(network)
+    if config.extend is not None:
+        _extend(network, reach)
     return LanguageModel(
         source,
         network,
         tokenizer,
-        find_structure(network),
-        window(network.config),
+        structure,
+        reach.window,
         config.trust_remote_code,
         config.quantize,
+        reach.extension,
     )
 
 
 def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
-    """Load another checkpoint as `model` was loaded: same dtype, device, trust and bits."""
+    """Load what was folded of `model` as that was loaded: same dtype, device, trust and bits.
+
+    And with the same extension, unless it is folded into the checkpoint too.
+    """
+    extension = model.extension
     return load(
         folder,
         dtype=str(model.network.dtype).removeprefix("torch."),
         device=str(model.device),
         trust_remote_code=model.trust_remote_code,
         quantize=model.quantize,
+        extend=None if extension is None or extension.in_config else str(extension),
+        force=True,  # where it was needed, it was given
     )
 
 
-def window(config: PreTrainedConfig) -> int | None:
-    """Tokens the model's positions were made for, or None where its config does not say."""
-    text = config.get_text_config(decoder=True)
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    return None
+@dataclass(frozen=True)
+class Reach:
+    """How far a model reaches, and by what.
+
+    Attributes:
+        own: the window without an extension.
+        window: with it.
+    """
+
+    own: int | None
+    window: int | None
+    extension: Extension | None
+
+
+def reached(
+    source: str, settings: PreTrainedConfig, extend: str | None, *, force: bool
+) -> Reach:
+    """Merge an extension into a model's settings, in place.
+
+    Raises:
+        LongsealError: it cannot be extended so, or was when it was folded.
+    """
+    own, written = window(settings), written_extension(source)
+    if written is not None and written.in_config:
+        if extend is not None:
+            raise LongsealError(
+                f"{source} has {written.extension} in its config: leave --extend out"
+            )
+        return Reach(own, written.window, written.extension)
+    if extend is None:
+        return Reach(own, own, None)
+    extension = Extension.parse(extend)
+    extend_config(settings, extension, force=force)
+    assert own is not None, "or it would have been refused"
+    return Reach(own, extension.window(own), extension)
+
+
+def _extend(network: PreTrainedModel, reach: Reach) -> None:
+    """Turn on what no config can say, and look whether what it says takes effect."""
+    extension = reach.extension
+    assert extension is not None
+    assert reach.own is not None
+    assert reach.window is not None
+    if extension.method == "self-extend":
+        self_extend(network, extension, reach.own)
+    else:
+        check_takes_effect(network, extension, reach.window)
 
 
 def stop_ids(

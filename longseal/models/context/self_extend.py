@@ -22,6 +22,16 @@ from longseal.models.windowed import attends_to_everything
 
 _LENGTH = 23  # tokens of the passes that are tried out
 _SEEN = "longseal_seen"
+#: What a network does that is run in a way it does not know.
+_FAILED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 #: Queries and keys that reached the attention interface, by module.
 Heads = Mapping[nn.Module, tuple[Tensor, Tensor]]
@@ -54,9 +64,7 @@ def self_extend(network: PreTrainedModel, extension: Extension, own: int) -> Non
             raise _refused(name, "the angles that it turns queries and keys by cannot be seen")
         kinds = _kinds(network, found[0])
         _try(network, found[0], kinds)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError) as error:
-        raise _refused(name, "it does not take transformers' attention interface") from error
-    except (TypeError, ValueError) as error:
+    except _FAILED as error:
         raise _refused(name, "it does not take transformers' attention interface") from error
     _turn_on(network, _layers(found[0], kinds, extension.group, extension.neighbours))
 

@@ -62,9 +62,8 @@ def styles(columns: int, head_dim: int) -> list[Style]:
     """All that a model with tables of so many columns may do."""
     found = []
     for name, pairs in (("half", columns // 2), ("even", columns // 2), ("all", columns)):
-        for start in sorted({0, head_dim - 2 * pairs}):
-            if start >= 0:
-                found += [Style(start, pairs, adjacent, name) for adjacent in (False, True)]
+        for start in sorted({0, head_dim - 2 * pairs}) if 2 * pairs <= head_dim else ():
+            found += [Style(start, pairs, adjacent, name) for adjacent in (False, True)]
     return found
 
 

@@ -163,9 +163,7 @@ class Reach:
     extension: Extension | None
 
 
-def reached(
-    source: str, settings: PreTrainedConfig, extend: str | None, *, force: bool
-) -> Reach:
+def reached(source: str, settings: PreTrainedConfig, extend: str | None, *, force: bool) -> Reach:
     """Merge an extension into a model's settings, in place.
 
     Raises:

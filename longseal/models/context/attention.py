@@ -42,14 +42,16 @@ def register(base: str, neighbours: int) -> str:
         assert layer is not None, "every layer of the model was tried out"
         if key.shape[2] > neighbours:
             positions = kwargs["position_ids"]
-            return _long(layer, query, key, value, attention_mask, positions, scaling), None
+            return attend_row(layer, query, key, value, attention_mask, positions, scaling), None
         own = _own_attention(base, module)
         found: tuple[Tensor, Tensor | None] = own(
             module, query, key, value, attention_mask, scaling=scaling, **kwargs
         )
         return found
 
-    def mask(*args: Any, kv_length: int, attention_mask: Tensor | None = None, **kwargs: Any) -> Any:
+    def mask(
+        *args: Any, kv_length: int, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> Any:
         """The mask of the model's own attention; of a long row the padding alone, no square."""
         if kv_length > neighbours:
             whole = attention_mask is None or bool(attention_mask.all())
@@ -73,7 +75,7 @@ def _own_attention(base: str, module: nn.Module) -> Callable[..., Any]:
     return own
 
 
-def _long(
+def attend_row(
     layer: ExtendedLayer,
     query: Tensor,
     key: Tensor,
@@ -82,16 +84,21 @@ def _long(
     positions: Tensor,
     scaling: float | None,
 ) -> Tensor:
-    """A row beyond the neighbours.
+    """Rows with more keys than the neighbours: `(batch, queries, n_heads, head_dim)`.
 
     Args:
+        query: `(batch, n_heads, queries, head_dim)`: a row's last tokens.
+        key, value: `(batch, n_kv_heads, keys, head_dim)`: all tokens of the row so far.
         valid: `(batch, keys)`: what is no padding; None where nothing is.
         positions: of the queries, `(batch or 1, queries)` int64.
+
+    Raises:
+        LongsealError: a mask is of more than padding, or a row's tokens do not follow one another.
     """
     if valid is not None and valid.ndim != 2:
         raise LongsealError("Self-Extend takes no attention mask but one of padding")
     known = None if valid is None else valid[:, -key.shape[2] :].bool()
-    of_queries, of_keys = _positions(positions, key.shape[2], known)
+    of_queries, of_keys = row_positions(positions, key.shape[2], known)
 
     def blocks() -> Any:
         return causal_blocks((query, key), layer.neighbours, known)
@@ -99,7 +106,7 @@ def _long(
     return layer.attend(query, key, value, (of_queries, of_keys), blocks, scaling)
 
 
-def _positions(own: Tensor, keys: int, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+def row_positions(own: Tensor, keys: int, valid: Tensor | None) -> tuple[Tensor, Tensor]:
     """Positions of the queries and of all keys, those from a cache included; padding's are 0.
 
     Tokens of a row follow one another, so each is a slot's number less the padding before it.

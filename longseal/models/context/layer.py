@@ -42,11 +42,16 @@ class ExtendedLayer:
         Returns:
             `(batch, queries, n_heads, head_dim)`.
         """
-        far_query, far_key = query, key
-        if self.turns is not None:
-            far_query = self.turns.queries(query, positions[0])
-            far_key = self.turns.keys(key, positions[1])
+        far_query, far_key = self.far(query, key, positions)
         return two_level_attention((query, far_query), (key, far_key), value, blocks, scaling)
+
+    def far(
+        self, query: Tensor, key: Tensor, positions: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys as they meet where they are far from each other; see `attend`."""
+        if self.turns is None:
+            return query, key
+        return self.turns.queries(query, positions[0]), self.turns.keys(key, positions[1])
 
 
 _LAYERS: WeakKeyDictionary[nn.Module, ExtendedLayer] = WeakKeyDictionary()

@@ -110,9 +110,7 @@ def _stretched_base(text: PreTrainedConfig, parameters: Mapping[str, Any], facto
     return float(parameters["rope_theta"]) * factor ** (d / (d - 2))
 
 
-def _scale(
-    parameters: MutableMapping[str, Any], kind: str, extension: Extension, own: int
-) -> None:
+def _scale(parameters: MutableMapping[str, Any], kind: str, extension: Extension, own: int) -> None:
     """Let positions be scaled by transformers' own code."""
     if kind == extension.method:  # it keeps its kind, and its settings
         parameters["factor"] = float(parameters["factor"]) * extension.factor

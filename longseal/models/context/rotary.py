@@ -69,9 +69,7 @@ def find_rotary(network: PreTrainedModel) -> list[Rotary]:
 
 
 @contextmanager
-def _watched(
-    name: str, module: nn.Module, found: dict[tuple[str, str], Rotary]
-) -> Iterator[None]:
+def _watched(name: str, module: nn.Module, found: dict[tuple[str, str], Rotary]) -> Iterator[None]:
     def see(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         if not _circles(out):
             return

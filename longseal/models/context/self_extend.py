@@ -91,9 +91,7 @@ def _turn_on(network: PreTrainedModel, layers: Mapping[nn.Module, ExtendedLayer]
 
 
 @contextmanager
-def _tried(
-    network: PreTrainedModel, layers: Mapping[nn.Module, ExtendedLayer]
-) -> Iterator[None]:
+def _tried(network: PreTrainedModel, layers: Mapping[nn.Module, ExtendedLayer]) -> Iterator[None]:
     before = network.config._attn_implementation
     try:
         _turn_on(network, layers)
@@ -169,9 +167,7 @@ def _kind(
 
 
 @torch.no_grad()
-def _try(
-    network: PreTrainedModel, rotary: Rotary, kinds: Mapping[nn.Module, Style | None]
-) -> None:
+def _try(network: PreTrainedModel, rotary: Rotary, kinds: Mapping[nn.Module, Style | None]) -> None:
     """Compare with what the model itself gives, where Self-Extend comes to that.
 
     Without neighbours it is the model at its groups' positions; with groups of one it is the model.

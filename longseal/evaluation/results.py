@@ -197,7 +197,7 @@ def case_from(record: Mapping[str, Any]) -> Case:
             "the results here were kept by an older longseal, which did not say what they depend "
             "on: ask again with --overwrite"
         )
-    record = {"window": None, "extend": ""} | record  # before models could be extended
+    record = {"window": None, "extend": "", **record}  # before models could be extended
     fields = {name: record[name] for name in Case.__dataclass_fields__}
     return Case(**fields | {"expected": tuple(record["expected"])})
 

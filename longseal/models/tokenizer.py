@@ -72,6 +72,21 @@ def load_tokenizer(
     return TokenizerOnly(tokenizer, ends, reach.window, source, reach.extension)
 
 
+def load_config(
+    source: str | Path | None = None, trust_remote_code: bool = False
+) -> tuple[str, PreTrainedConfig, int | None]:
+    """A model's source, its settings and its own window.
+
+    Raises:
+        LongsealError: nothing usable is there.
+    """
+    source = str(source) if source is not None else str(default_model())
+    place, options = locate(source)
+    with reading(source, place):
+        config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **options)
+    return source, config, reached(source, config, None, force=False).window
+
+
 def _settings(place: str, config: PreTrainedConfig, *, gguf: bool) -> GenerationConfig:
     """Those of generation_config.json or else, as transformers does, of config.json."""
     try:

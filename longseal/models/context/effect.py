@@ -1,4 +1,4 @@
-"""Whether an extension takes effect: the angles that a network turns by are those of the formula."""
+"""Whether an extension takes effect: a network turns by the angles of the formula."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def check_takes_effect(network: PreTrainedModel, extension: Extension, window: i
             f"{extension} cannot be used with {name}: the angles that it turns queries and keys by "
             "cannot be seen"
         )
-    if not any(each.shape == wanted.shape and torch.allclose(each, wanted, 1e-4) for each in found):
+    same = [f.shape == wanted.shape and torch.allclose(f, wanted, rtol=1e-4) for f in found]
+    if not any(same):
         raise LongsealError(
-            f"{extension} would not take effect in {name}: it was set in the config, and the angles "
-            "that queries and keys are turned by are others"
+            f"{extension} would not take effect in {name}: it was set in the config, and queries "
+            "and keys are turned by other angles"
         )
 
 
@@ -49,7 +50,7 @@ def _wanted(config: PreTrainedConfig, length: int) -> Tensor:
         return (float(parameters["rope_theta"]) ** -powers).float()
     nested = text.rope_parameters.items()
     layers = next((name for name, part in nested if part is parameters), None)
-    found, _ = ROPE_INIT_FUNCTIONS[kind](
-        text, torch.device("cpu"), seq_len=length, layer_type=layers
-    )
-    return found.unique().flip(0)
+    make = ROPE_INIT_FUNCTIONS[kind]
+    found: Tensor = make(text, torch.device("cpu"), seq_len=length, layer_type=layers)[0]
+    ordered: Tensor = found.unique().flip(0)
+    return ordered

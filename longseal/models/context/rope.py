@@ -17,9 +17,20 @@ from longseal.errors import LongsealError
 _LOCAL = {"sliding_attention", "chunked_attention"}
 #: What belongs to a kind of scaling, and goes with it when another takes its place.
 _OF_KIND = (
-    "type factor original_max_position_embeddings attention_factor beta_fast beta_slow mscale "
-    "mscale_all_dim truncate low_freq_factor high_freq_factor short_factor long_factor"
-).split()
+    "type",
+    "factor",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "truncate",
+    "low_freq_factor",
+    "high_freq_factor",
+    "short_factor",
+    "long_factor",
+)
 
 
 def window(config: PreTrainedConfig) -> int | None:
@@ -107,7 +118,7 @@ def _stretched_base(text: PreTrainedConfig, parameters: Mapping[str, Any], facto
     Source: https://www.reddit.com/r/LocalLLaMA/comments/14lz7j5 (bloc97).
     """
     d = rotary_width(text, parameters)
-    return float(parameters["rope_theta"]) * factor ** (d / (d - 2))
+    return float(parameters["rope_theta"] * factor ** (d / (d - 2)))
 
 
 def _scale(parameters: MutableMapping[str, Any], kind: str, extension: Extension, own: int) -> None:

@@ -53,7 +53,8 @@ class Rotary:
     def frequencies(self, length: int, device: torch.device) -> Tensor:
         """Radians a position in a row of `length` tokens, `(pairs,)` float32, fastest first."""
         cos, sin = self.tables(torch.tensor([1, length - 1], device=device))
-        return torch.atan2(sin, cos)[0].unique().flip(0)
+        angles: Tensor = torch.atan2(sin, cos)[0].unique().flip(0)
+        return angles
 
 
 def find_rotary(network: PreTrainedModel) -> list[Rotary]:

@@ -105,7 +105,7 @@ def _tried(network: PreTrainedModel, layers: Mapping[nn.Module, ExtendedLayer]) 
 def _see(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Keep queries and keys; attend to nothing, so that no layer's depend on another's positions."""
+    """Keep queries and keys; attend to nothing, so that they depend on no other layer's."""
     assert kwargs["position_ids"].ndim == 2
     _HEADS[module] = query, key
     return value.new_zeros(*query.shape[:3], value.shape[-1]).transpose(1, 2), None

@@ -1,14 +1,14 @@
 """Attention of which near keys are met at one angle and far keys at another, in one softmax.
 
 Blocks of queries meet the far keys and the near ones side by side, each in channels of their own:
-`[far, near] . [far key, 0]` is the one score and `[far, near] . [0, near key]` the other. So torch's
-own kernels make the softmax, no row x row mask exists, and what is kept for the backward pass is
-queries, keys and values alone.
+`[far, near] . [far key, 0]` is the one score and `[far, near] . [0, near key]` the other. So
+torch's own kernels make the softmax, no row x row mask exists, and what is kept for the backward
+pass is queries, keys and values alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ class _TwoLevels(Function):
         *tensors, blocks, scale = given
         ctx.save_for_backward(*tensors)
         ctx.blocks, ctx.scale = blocks, scale
-        return torch.cat([_attend(*_parts(tensors, b), b.mask, scale) for b in blocks()], dim=1)
+        return torch.cat([_attend(_parts(tensors, b), b.mask, scale) for b in blocks()], dim=1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -109,7 +109,7 @@ class _TwoLevels(Function):
         for block in ctx.blocks():
             with torch.enable_grad():
                 leaves = [part.detach().requires_grad_() for part in _parts(tensors, block)]
-                made = _attend(*leaves, block.mask, ctx.scale)
+                made = _attend(leaves, block.mask, ctx.scale)
             wanted = gradients[0][:, block.rows]
             new = torch.autograd.grad(made, leaves, wanted, allow_unused=True)
             for into, more in zip(_parts(found, block), new, strict=True):
@@ -131,17 +131,9 @@ def _parts(tensors: Any, block: Block) -> tuple[Tensor, ...]:
     )
 
 
-def _attend(
-    query: Tensor,
-    far_query: Tensor,
-    key: Tensor,
-    far_key: Tensor,
-    far_value: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    scale: float,
-) -> Tensor:
-    """One block: `(batch, queries, n_heads, width)`."""
+def _attend(parts: Sequence[Tensor], mask: Tensor, scale: float) -> Tensor:
+    """One block, of its `_parts`: `(batch, queries, n_heads, width)`."""
+    query, far_query, key, far_key, far_value, value = parts
     if not far_key.shape[2]:
         return strip_attention(query, key, value, mask, scale)
     d, width = key.shape[-1], value.shape[-1]

@@ -117,7 +117,7 @@ def fold(
     checked = model is not None if check is None else check
     extend = adapter.record.get("extend")
     if model is None and (checked or files is None or adapter.base_fingerprint is None):
-        # Only a model says whether an adapter of PEFT's own fits it. Forced or not: it was tuned so.
+        # Only a model says whether an adapter of PEFT's own fits it. What was forced once is again.
         model = load(str(base), extend=extend, force=extend is not None)
     if model is not None and isinstance(adapter, Adapter):
         adapter = adapter.on(model.sites)

@@ -67,7 +67,9 @@ def _wished(own: int, wanted: int) -> Iterator[Choice]:
     factor = ceil(4 * wanted / own) / 4
     for method, about in _ABOUT.items():
         extension = Extension(method, factor)
-        yield Choice(extension, extension.window(own), f"{wanted:,} / {own:,}, up; {about}")
+        yield Choice(
+            extension, extension.window(own), f"{wanted:,} / {own:,}, in quarters; {about}"
+        )
     yield _grouped(own, wanted)
 
 

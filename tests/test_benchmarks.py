@@ -48,7 +48,7 @@ def judge_of(model):
 
 @pytest.mark.parametrize(
     "name",
-    ["estimate", "evaluation", "fold", "full_length", "gpu", "lines", "step", "tuning"],
+    ["estimate", "evaluation", "extend", "fold", "full_length", "gpu", "lines", "step", "tuning"],
 )
 def test_a_benchmark_says_what_it_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])

@@ -15,6 +15,7 @@ from longseal.errors import LongsealError
 from longseal.models.context.rotary import find_rotary
 from longseal.models.generation import generate
 from longseal.models.load import LanguageModel, load
+from longseal.models.row_length import forget_lengths
 from longseal.tasks.prompt import EncodedSample
 
 WINDOW = 64
@@ -249,6 +250,7 @@ def whole_passes(model: LanguageModel, encoded: EncodedSample, count: int) -> li
     said: list[int] = []
     for _ in range(count):
         row = torch.tensor([[*encoded.prompt(0), *said]])
+        forget_lengths(model.network)
         with torch.no_grad():
             said.append(int(model.network(row, use_cache=False).logits[0, -1].argmax()))
     return said[: said.index(2)] if 2 in said else said

@@ -119,7 +119,7 @@ def load(
         torch.nn.Module.to(network, device)
     structure = find_structure(network)
     if config.extend is not None:
-        _extend(network, reach)
+        _extend(network, settings, reach)
     return LanguageModel(
         source,
         network,
@@ -184,7 +184,7 @@ def reached(source: str, settings: PreTrainedConfig, extend: str | None, *, forc
     return Reach(own, extension.window(own), extension)
 
 
-def _extend(network: PreTrainedModel, reach: Reach) -> None:
+def _extend(network: PreTrainedModel, settings: PreTrainedConfig, reach: Reach) -> None:
     """Turn on what no config can say, and look whether what it says takes effect."""
     extension = reach.extension
     assert extension is not None
@@ -193,7 +193,7 @@ def _extend(network: PreTrainedModel, reach: Reach) -> None:
     if extension.method == "self-extend":
         self_extend(network, extension, reach.own)
     else:
-        check_takes_effect(network, extension, reach.window)
+        check_takes_effect(network, settings, extension, reach.window)
 
 
 def stop_ids(

@@ -13,17 +13,20 @@ from longseal.models.context.rope import positions_of, rotary_width
 from longseal.models.context.rotary import find_rotary
 
 
-def check_takes_effect(network: PreTrainedModel, extension: Extension, window: int) -> None:
+def check_takes_effect(
+    network: PreTrainedModel, config: PreTrainedConfig, extension: Extension, window: int
+) -> None:
     """Refuse a network that was built from an extended config and turns by other angles.
 
     Args:
+        config: the extended one, whatever the network holds.
         window: tokens of the longest row, for kinds that depend on it.
 
     Raises:
         LongsealError: so it is, or its angles cannot be seen.
     """
     name, device = type(network).__name__, network.device
-    wanted = _wanted(network.config, window).to(device)
+    wanted = _wanted(config, window).to(device)
     found = [rotary.frequencies(window, device) for rotary in find_rotary(network)]
     for rotary in find_rotary(network):
         rotary.frequencies(2, device)  # dynamic NTK would go on with those of a long row

@@ -51,8 +51,8 @@ def check_extension(record: Mapping[str, Any], model: LanguageModel) -> None:
     here = None if model.extension is None else str(model.extension)
     if wanted and wanted != here:
         raise LongsealError(
-            f"the adapter was tuned with --extend {wanted}, and the model is loaded with "
-            f"{f'--extend {here}' if here else 'none'}: use --extend {wanted}, or "
+            f"the adapter was tuned with --extend {wanted}, and the model is loaded "
+            f"{f'with --extend {here}' if here else 'without'}: use --extend {wanted}, or "
             f"longseal.load({model.source!r}, extend={wanted!r})"
         )
 

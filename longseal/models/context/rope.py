@@ -15,6 +15,8 @@ from longseal.errors import LongsealError
 
 #: Kinds of layers that attend to near tokens alone: their positions are never far.
 _LOCAL = {"sliding_attention", "chunked_attention"}
+#: vLLM multiplies the window by a linear factor itself, but for these.
+_AS_IT_STANDS = ("gemma3",)
 #: What belongs to a kind of scaling, and goes with it when another takes its place.
 _OF_KIND = (
     "type",
@@ -95,7 +97,8 @@ def extend_config(config: PreTrainedConfig, extension: Extension, *, force: bool
         parameters["rope_theta"] = _stretched_base(text, parameters, extension.factor)
     elif extension.method != "self-extend":
         _scale(parameters, kind, extension, own)
-    if extension.method in ("ntk", "yarn"):  # engines multiply it by a linear factor themselves
+    as_it_stands = any(name in text.model_type for name in _AS_IT_STANDS)
+    if extension.method in ("ntk", "yarn") or (extension.method == "linear" and as_it_stands):
         text.max_position_embeddings = extension.window(own)
 
 

@@ -191,7 +191,7 @@ def _try(network: PreTrainedModel, rotary: Rotary, kinds: Mapping[nn.Module, Sty
     with _tried(network, _layers(rotary, kinds, 3, 7)):
         word = "cache" if takes(network, "cache") else "past_key_values"
         kept = {word: DynamicCache(config=network.config), "use_cache": True}
-        steps = [network(input_ids=part, **kept).logits for part in tokens.split([15, 8], dim=1)]
+        steps = [network(input_ids=part, **kept).logits for part in tokens.split([5, 18], dim=1)]
         same = same and alike(network, torch.cat(steps, dim=1), logits())
     if not same:
         raise _refused(type(network).__name__, "it was tried out, and gives something else")

@@ -39,7 +39,10 @@ def register(base: str, neighbours: int) -> str:
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         layer = extended_layer(module)
-        assert layer is not None, "every layer of the model was tried out"
+        if layer is None:  # a copy of an extended network, or one that shares its config
+            raise LongsealError(
+                "this network is not extended, and its config says Self-Extend: load it anew"
+            )
         if key.shape[2] > neighbours:
             positions = kwargs["position_ids"]
             return attend_row(layer, query, key, value, attention_mask, positions, scaling), None

@@ -37,22 +37,23 @@ def forget_lengths(network: PreTrainedModel) -> None:
 
 @torch.no_grad()
 def hold_frequencies(network: PreTrainedModel, prompt: int, longest: int) -> bool:
-    """Let one row turn by one set of frequencies, from its first token to the last it may have.
+    """Let dynamic NTK turn a row by one set of frequencies, from its first token to its last.
 
-    Else keys that are kept would have been turned by the set of a shorter row: dynamic NTK takes
-    another for each length.
+    Else keys that are kept would have been turned by the set of a shorter row, as transformers has
+    it: it takes another for each length. LongRoPE's two sets are left to it.
 
     Args:
         prompt, longest: tokens of the row before and after it is continued.
 
     Returns:
-        Whether keys may be kept. Not while a row grows out of the length that has a set of its own:
-        each of its passes has to be a whole one then.
+        Whether keys may be kept. Not while a row grows out of the window, up to which it has the
+        model's own set: each of its passes has to be a whole one then.
     """
     forget_lengths(network)
-    if any(prompt <= limit < longest for _, limit in _limits(network)):
+    limits = [limit for kind, limit in _limits(network) if "dynamic" in kind]
+    if any(prompt <= limit < longest for limit in limits):
         return False
-    if any("dynamic" in kind and prompt > limit for kind, limit in _limits(network)):
+    if any(prompt > limit for limit in limits):
         last = torch.full((1, 1), longest - 1, device=network.device)
         network(input_ids=torch.zeros_like(last), position_ids=last, use_cache=False)
     return True

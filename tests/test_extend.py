@@ -18,7 +18,8 @@ from longseal.errors import LongsealError
 from longseal.evaluation import evaluate
 from longseal.files import Log
 from longseal.models.context.choose import choices
-from longseal.models.load import LanguageModel, load, window
+from longseal.models.context.rope import window
+from longseal.models.load import LanguageModel, load
 from longseal.models.tokenizer import load_tokenizer
 
 WINDOW = 600

@@ -21,7 +21,6 @@ from transformers import (
     AutoTokenizer,
     BitsAndBytesConfig,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -30,10 +29,7 @@ from transformers.utils.import_utils import is_bitsandbytes_available
 
 from longseal.config import Extension, LoadConfig, Quantization
 from longseal.errors import LongsealError
-from longseal.models.context.effect import check_takes_effect
-from longseal.models.context.folded import written_extension
-from longseal.models.context.rope import extend_config, window
-from longseal.models.context.self_extend import self_extend
+from longseal.models.context.reach import reached, turn_on
 from longseal.models.default import default_model
 from longseal.models.sites import Site, Structure
 from longseal.models.structure import find_structure
@@ -119,7 +115,7 @@ def load(
         torch.nn.Module.to(network, device)
     structure = find_structure(network)
     if config.extend is not None:
-        _extend(network, settings, reach)
+        turn_on(network, settings, reach)
     return LanguageModel(
         source,
         network,
@@ -147,53 +143,6 @@ def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
         extend=None if extension is None or extension.in_config else str(extension),
         force=True,  # where it was needed, it was given
     )
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far a model reaches, and by what.
-
-    Attributes:
-        own: the window without an extension.
-        window: with it.
-    """
-
-    own: int | None
-    window: int | None
-    extension: Extension | None
-
-
-def reached(source: str, settings: PreTrainedConfig, extend: str | None, *, force: bool) -> Reach:
-    """Merge an extension into a model's settings, in place.
-
-    Raises:
-        LongsealError: it cannot be extended so, or was when it was folded.
-    """
-    own, written = window(settings), written_extension(source)
-    if written is not None and written.in_config:
-        if extend is not None:
-            raise LongsealError(
-                f"{source} has {written.extension} in its config: leave --extend out"
-            )
-        return Reach(own, written.window, written.extension)
-    if extend is None:
-        return Reach(own, own, None)
-    extension = Extension.parse(extend)
-    extend_config(settings, extension, force=force)
-    assert own is not None, "or it would have been refused"
-    return Reach(own, extension.window(own), extension)
-
-
-def _extend(network: PreTrainedModel, settings: PreTrainedConfig, reach: Reach) -> None:
-    """Turn on what no config can say, and look whether what it says takes effect."""
-    extension = reach.extension
-    assert extension is not None
-    assert reach.own is not None
-    assert reach.window is not None
-    if extension.method == "self-extend":
-        self_extend(network, extension, reach.own)
-    else:
-        check_takes_effect(network, settings, extension, reach.window)
 
 
 def stop_ids(

@@ -15,8 +15,9 @@ from transformers import (
 )
 
 from longseal.config import Extension
+from longseal.models.context.reach import reached
 from longseal.models.default import default_model
-from longseal.models.load import locate, reached, reading, stop_ids
+from longseal.models.load import locate, reading, stop_ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,7 @@ class RunFolder:
             "model": model.source,
             "dtype": dtype,
             **quantize,
+            **model.origin,
             **more,
             **config.model_dump(mode="json"),
             **_files(config),

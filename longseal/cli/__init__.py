@@ -3,6 +3,7 @@
 from longseal.cli import (  # their commands register themselves
     adapter,
     evaluate,
+    extend,
     fold,
     generate,
     mmlu,
@@ -20,6 +21,7 @@ __all__ = [
     "adapter",
     "app",
     "evaluate",
+    "extend",
     "fold",
     "generate",
     "main",

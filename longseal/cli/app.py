@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
-from longseal.config import LoadConfig, TaskSettings, TuneConfig
+from longseal.config import Extend, Length, LoadConfig, TaskSettings, TuneConfig
+from longseal.errors import LongsealError
 
 if TYPE_CHECKING:  # commands import what they need: `longseal --help` should not wait for torch
     from rich.table import Table
@@ -21,6 +23,9 @@ if TYPE_CHECKING:  # commands import what they need: `longseal --help` should no
 
 Model = Annotated[
     str | None, Parameter(help="Hub id, folder or .gguf file. [default: SmolLM2-135M-Instruct]")
+]
+Extended = Annotated[
+    Extend | None, Parameter(help="What lets the model reach past its window, such as yarn:4.")
 ]
 Flat = Parameter(name="*")
 Resume = Annotated[bool, Parameter(help="Go on with an interrupted run.", negative=())]
@@ -36,12 +41,33 @@ app = App(
 )
 
 
+def in_tokens(flag: str, text: str) -> int:
+    """A length that a flag gives, such as 16k.
+
+    Raises:
+        LongsealError: it is none.
+    """
+    try:
+        return TypeAdapter(Length).validate_python(text)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise LongsealError(f"{flag}: {reason}") from None
+
+
 def load_model(model: str | None, loading: LoadConfig) -> LanguageModel:
     """Load a model, and say meanwhile what is going on."""
+    from longseal.models.context.folded import written_extension
     from longseal.models.load import load
 
     with console.status(f"loading {model or 'the default model'}"):
         loaded = load(model, loading)
+    if loaded.extension is not None:
+        console.print(f"window: {loaded.window:,} tokens, by {loaded.extension}")
+    elif (written := written_extension(loaded.source)) is not None:
+        console.print(
+            f"note: the scales in this model were learned under {written.extension}; "
+            f"--extend {written.extension} loads it so"
+        )
     for reason, layers in loaded.structure.by_reason().items():
         console.print(f"layers without heads to scale: {layers} ({reason})")
     return loaded
@@ -104,6 +130,12 @@ def print_found(
         console.print(f"{task}: {count} questions do not fit the model's window and were left out")
     for line in comparison_lines(comparisons):
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def again(source: str, loading: LoadConfig) -> str:
+    """A model as the next command has to name it."""
+    words = [source, *(["--extend", loading.extend] if loading.extend else [])]
+    return " ".join([*words, *(["--force"] if loading.force else [])])
 
 
 def default_folder(model: str | None, name: str) -> Path:

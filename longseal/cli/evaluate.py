@@ -17,6 +17,7 @@ from longseal.cli.app import (
     Model,
     Overwrite,
     Resume,
+    again,
     app,
     chosen_tasks,
     console,
@@ -129,11 +130,12 @@ def evaluate(
     _show(found, named, wanted, config)
     if out is not None:
         print_next(console, results=f"{out} (longseal report {out} makes a page of them)")
+    shown = again(loaded.source, loading)
     if not named and config.engine != "vllm" and len(wanted) == 1 and not config.data:
         longest, name = max(config.lengths), config.task[0]
-        print_next(console, next=f"longseal tune {loaded.source} --task {name} --length {longest}")
+        print_next(console, next=f"longseal tune {shown} --task {name} --length {longest}")
     elif len(named) == 1:
-        print_next(console, next=f"longseal fold {loaded.source} {named[0].path} FOLDED-MODEL")
+        print_next(console, next=f"longseal fold {shown} {named[0].path} FOLDED-MODEL")
 
 
 def _dry_run(
@@ -193,6 +195,11 @@ def _check_vllm(model: str | None, loading: LoadConfig, *, asked_more: bool) -> 
         )
     if loading.quantize is not None:
         raise LongsealError("--engine vllm loads the weights as they are: leave --quantize out")
+    if loading.extend is not None:
+        raise LongsealError(
+            "--engine vllm loads the model as it is: fold the extension into it with an adapter, "
+            "or leave --extend out"
+        )
     if model is None or model.endswith(".gguf"):
         raise LongsealError("--engine vllm takes a folder or a hub id: name the (folded) model")
 

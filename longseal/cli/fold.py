@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from longseal.cli.app import Flat, app, console, load_adapter, load_model
+from longseal.cli.app import Flat, again, app, console, load_adapter, load_model
 from longseal.config import LoadConfig, Projection
 
 
@@ -33,7 +33,8 @@ def fold(
     The files are copied and only what the adapter changes is rewritten: scales multiply the output
     projections; a lora or dora adapter is merged by PEFT into the query, key, value and output
     projections. No model is loaded, but for a .gguf file and for --check. The flags for loading
-    count then.
+    count then. An extension that an adapter was tuned under (`--extend`) is written into the config
+    where that can say it, so that engines serve it without a flag.
 
     Parameters
     ----------
@@ -50,11 +51,15 @@ def fold(
     """
     from longseal.fold import check_target
     from longseal.fold import fold as write
+    from longseal.models.context.folded import written_extension
     from longseal.terminal import print_next
 
     loaded = load_adapter(adapter)
     check_target(out)
     needed = check or loaded.base_fingerprint is None or model.endswith(".gguf")
+    extend = loaded.record.get("extend")
+    if extend is not None and loading.extend is None:
+        loading = loading.model_copy(update={"extend": extend, "force": True})
     base = load_model(model, loading) if needed else model
     with console.status("folding"):
         folded = write(base, loaded, out, projection=projection, check=check)
@@ -71,4 +76,9 @@ def fold(
     if folded.logit_difference is not None:
         difference = f"{folded.logit_difference:.1e}"
         console.print(f"largest difference between folded and hooked logits: {difference}")
-    print_next(console, folded_model=out, next=f"longseal evaluate {out}")
+    written = written_extension(str(out))
+    left = None if written is None or written.in_config else str(written.extension)
+    after = LoadConfig(extend=left)
+    if folded.note is not None:
+        console.print(f"note: {folded.note}", soft_wrap=True, highlight=False)
+    print_next(console, folded_model=out, next=f"longseal evaluate {again(str(out), after)}")

@@ -8,10 +8,8 @@ from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
 from cyclopts import Parameter
-from pydantic import TypeAdapter, ValidationError
 
-from longseal.cli.app import Model, app, console
-from longseal.config import Length
+from longseal.cli.app import Extended, Model, app, console, in_tokens
 from longseal.errors import LongsealError
 
 
@@ -28,6 +26,7 @@ def generate(
     writer: str | None = None,
     haystack: Path | None = None,
     seed: int = 0,
+    extend: Extended = None,
     trust_remote_code: Annotated[bool, Parameter(negative=())] = False,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
     report_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -66,6 +65,8 @@ def generate(
         Text file, or folder of them, that prose is taken from. [default: built in]
     seed
         Seed of everything random.
+    extend
+        What lets the model reach past its window, such as yarn:4.
     trust_remote_code
         Run Python code that comes with the model's tokenizer.
     dry_run
@@ -85,7 +86,7 @@ def generate(
     from longseal.tasks.own.induce import induce
     from longseal.terminal import print_next
 
-    wanted = _length(length)
+    wanted = in_tokens("--length", length)
     if samples < 1:
         raise LongsealError("-n has to be at least 1")
     target = out or like.with_name(f"{like.stem}-task.jsonl")
@@ -117,7 +118,7 @@ def generate(
     from longseal.tasks.prompt import Prompts
 
     with console.status(f"loading the tokenizer of {model or 'the default model'}"):
-        speaks = load_tokenizer(model, trust_remote_code)
+        speaks = load_tokenizer(model, trust_remote_code, extend, force=True)
     prompts = Prompts(speaks)
     check_examples(examples, prompts, speaks.window)
     check_window(OwnTask(target.stem, induced.format), [wanted], speaks.window)
@@ -165,11 +166,3 @@ def _shown(writer: str) -> str:
     """A writer's name; a name and password in a URL are the user's secrets."""
     parts = urlsplit(writer)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def _length(text: str) -> int:
-    try:
-        return TypeAdapter(Length).validate_python(text)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise LongsealError(f"--length: {reason}") from None

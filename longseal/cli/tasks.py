@@ -14,7 +14,7 @@ from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
-from longseal.cli.app import Flat, app, console
+from longseal.cli.app import Extended, Flat, app, console
 from longseal.config import Depth, Length, TaskSettings
 from longseal.errors import LongsealError
 
@@ -134,6 +134,7 @@ def sample(
         ),
     ] = None,
     config: Annotated[SampleConfig, Flat] = _SAMPLE,
+    extend: Extended = None,
     trust_remote_code: Annotated[
         bool, Parameter(help="Run Python code that comes with the tokenizer.", negative=())
     ] = False,
@@ -166,7 +167,7 @@ def sample(
     from longseal.tasks.prompt import Prompts
 
     wanted = task(name, data=config.data, haystack=config.haystack)
-    loaded = load_tokenizer(model, trust_remote_code)
+    loaded = load_tokenizer(model, trust_remote_code, extend, force=True)
     prompts = Prompts(loaded, config.thinking)
     for number, made in enumerate(_samples(wanted, prompts, loaded, config)):
         rows = [*_rows(wanted, prompts, made, config, number)]

@@ -13,6 +13,7 @@ from longseal.cli.app import (
     Model,
     Overwrite,
     Resume,
+    again,
     app,
     console,
     default_folder,
@@ -69,5 +70,5 @@ def tune(
     print_next(
         console,
         adapter=folder.adapter,
-        next=f"longseal fold {loaded.source} {folder.adapter} FOLDED-MODEL",
+        next=f"longseal fold {again(loaded.source, loading)} {folder.adapter} FOLDED-MODEL",
     )

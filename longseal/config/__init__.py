@@ -3,6 +3,7 @@
 Lengths are tokens of the model's own tokenizer, chat template included; "2k" is 2048, as in RULER.
 """
 
+from longseal.config.extension import Extend, Extension
 from longseal.config.kinds import (
     Depth,
     Kind,
@@ -20,6 +21,8 @@ from longseal.config.tuning import RunConfig, TuneConfig, TuneSettings
 __all__ = [
     "Depth",
     "EvaluateConfig",
+    "Extend",
+    "Extension",
     "Kind",
     "Length",
     "LoadConfig",

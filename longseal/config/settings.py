@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from pydantic import BaseModel, ConfigDict, Field
 
+from longseal.config.extension import Extend
 from longseal.config.kinds import Depths, Dtype, Engine, Length, Lengths, Names, Part, Quantization
 
 
@@ -26,6 +27,17 @@ class LoadConfig(Settings):
         Quantization | None,
         Parameter(help="Load the weights in 4 or 8 bits, by bitsandbytes."),
     ] = None
+    extend: Annotated[
+        Extend | None,
+        Parameter(
+            help="Reach past the window without training: ntk:4, linear:4, dynamic:4, yarn:4 or "
+            "self-extend:8:1024 (longseal extend MODEL --to 16k chooses)."
+        ),
+    ] = None
+    force: Annotated[
+        bool,
+        Parameter(help="Extend a model too that scales its positions already.", negative=()),
+    ] = False
     trust_remote_code: Annotated[
         bool, Parameter(help="Run Python code that comes with the model.", negative=())
     ] = False

@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from longseal.config import EvaluateConfig
 from longseal.errors import LongsealError
+from longseal.evaluation.identity import identity_of
 from longseal.evaluation.plan import Plan, Planned, check_settings, plan
 from longseal.evaluation.results import Case, Evaluation, case_from, case_key
 from longseal.files import Log
-from longseal.models.fingerprint import fingerprint
 from longseal.models.load import LanguageModel
 from longseal.models.tokenizer import TokenizerOnly
 from longseal.progress import Bar, bars
-from longseal.scales.hooks import scaled_by
 from longseal.tasks import Task
 from longseal.tasks.asking import Generate, ask, generate_here
 from longseal.tasks.fitting import budget, check_window
@@ -108,8 +106,11 @@ def evaluate_variants(
             for variant, attach in variants.items():
                 shown.update(work, description=f"evaluate {variant}, {each.name}")
                 with attach():
-                    identity = _identity(model)
-                    blank = [_blank(each, s, config, identity, variant) for s in made.samples]
+                    identity = identity_of(model)
+                    blank = [
+                        _blank(each, s, config, identity, variant, model.origin)
+                        for s in made.samples
+                    ]
                     wanted = [case.key for row in blank for case in row]
                     done = {key: known[variant, key] for key in wanted if (variant, key) in known}
                     shown.update(work, advance=len(done))
@@ -166,6 +167,7 @@ def _blank(
     config: EvaluateConfig,
     identity: tuple[str, str],
     variant: str,
+    origin: Mapping[str, Any],
 ) -> list[Case]:
     """A sample's cases before they are answered."""
     encoded, sample = planned.encoded, planned.encoded.source
@@ -201,18 +203,7 @@ def _blank(
                 seconds=0.0,
                 metric=task.metric,
                 scores={},
+                **origin,
             )
         )
     return cases
-
-
-def _identity(model: LanguageModel | TokenizerOnly) -> tuple[str, str]:
-    """What tells the model, and the scales that are attached to it, from others."""
-    if isinstance(model, LanguageModel):
-        weights: object = sorted(asdict(fingerprint(model.network)).items())
-        scales = scaled_by(model.network)
-    else:  # its files: which, how large, and when they were written
-        files = sorted(path for path in Path(model.source).glob("*") if path.is_file())
-        weights = [model.source, *((f.name, f.stat().st_size, f.stat().st_mtime) for f in files)]
-        scales = ""
-    return sha256(repr(weights).encode()).hexdigest()[:16], scales

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from longseal.errors import LongsealError
 from longseal.evaluation.continuations import Continued, log_likelihoods
+from longseal.evaluation.identity import identity_of
 from longseal.evaluation.results import Case, Evaluation, case_from, case_key
 from longseal.files import Log
-from longseal.models.fingerprint import fingerprint
 from longseal.models.load import LanguageModel
 from longseal.models.prefixes import shared_prefix
 from longseal.progress import Bar, bars
-from longseal.scales.hooks import scaled_by
 from longseal.tasks.mmlu import LETTERS, SHOTS, Item, Subject, read_mmlu
 from longseal.tasks.prompt import Prompts
 
@@ -67,14 +66,13 @@ def evaluate_mmlu(
     prompts = Prompts(model)
     records = [] if log is None else log.read(event="case", variant=variant, task=_NAME)
     known = {case.key: case for case in map(case_from, records)}
-    weights = sorted(asdict(fingerprint(model.network)).items())
-    identity = sha256(repr(weights).encode()).hexdigest()[:16], scaled_by(model.network)
+    identity = identity_of(model)
     cases: list[Case] = []
     with bars() if bar is None else nullcontext(bar) as shown:
         total = sum(len(_spread(subject, questions)) for subject in subjects)
         work = shown.add_task(f"evaluate {variant}, {_NAME}", total=total)
         for subject in subjects:
-            asked = _asked(subject, prompts, questions, model.window, identity, variant)
+            asked = _asked(subject, prompts, questions, model, variant, identity)
             done = {a.case.key: known[a.case.key] for a in asked if a.case.key in known}
             shown.update(work, advance=len(done))
             for case in _answered(model, [a for a in asked if a.case.key not in done]):
@@ -97,13 +95,13 @@ def _asked(
     subject: Subject,
     prompts: Prompts,
     questions: int | None,
-    window: int | None,
-    identity: tuple[str, str],
+    model: LanguageModel,
     variant: str,
+    identity: tuple[str, str],
 ) -> list[_Asked]:
     made = []
     for place, item in _spread(subject, questions):
-        ways = _ways(subject, item, prompts, window)
+        ways = _ways(subject, item, prompts, model.window)
         prompt = sha256(repr(ways).encode()).hexdigest()[:16]
         case = Case(
             key=case_key(*identity, _NAME, {"place": [subject.name, place]}, 0, prompt),
@@ -125,6 +123,7 @@ def _asked(
             seconds=0.0,
             metric=_METRIC,
             scores={},
+            **model.origin,
         )
         made.append(_Asked(case, ways))
     longest = max(each.case.tokens for each in made)

@@ -33,6 +33,8 @@ class Case:
         thoughts: tokens of thought before the answer.
         seconds: the time of what was answered together, divided by the answers.
         scores: each way of scoring, 0 (wrong) to 1 (right); `metric` is the one that counts.
+        window, extend: tokens that the model reaches, None where it does not say, and by which
+            extension, empty where by none.
     """
 
     key: str
@@ -54,6 +56,8 @@ class Case:
     seconds: float
     metric: str
     scores: Mapping[str, float]
+    window: int | None = None
+    extend: str = ""
 
     @property
     def value(self) -> float:
@@ -193,6 +197,7 @@ def case_from(record: Mapping[str, Any]) -> Case:
             "the results here were kept by an older longseal, which did not say what they depend "
             "on: ask again with --overwrite"
         )
+    record = {"window": None, "extend": "", **record}  # before models could be extended
     fields = {name: record[name] for name in Case.__dataclass_fields__}
     return Case(**fields | {"expected": tuple(record["expected"])})
 

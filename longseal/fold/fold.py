@@ -16,11 +16,13 @@ from longseal.fold.compare import hooked_logits, logit_difference
 from longseal.fold.copying import check_space, check_target
 from longseal.fold.multiply import Rounding
 from longseal.fold.plan import Plan
+from longseal.fold.positions import fold_positions
 from longseal.fold.source import Files, files_of
 from longseal.lora import AnyAdapter, LoraAdapter, LowRank, read_adapter
 from longseal.models.load import LanguageModel, load
 from longseal.scales import Adapter, Scales
 from longseal.scales.adapter import RECORD
+from longseal.scales.base import check_extension
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Folded:
         logit_difference: largest absolute difference between the logits of the reloaded folded
             model and of the base with the adapter attached, over 128 positions; None where that was
             not checked.
+        note: what is left to the engine that serves it; None where nothing is.
     """
 
     path: Path
@@ -44,6 +47,7 @@ class Folded:
     rounding: float
     rounding_rms: float | None
     logit_difference: float | None
+    note: str | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Folded:
@@ -61,6 +65,7 @@ class Folded:
             record["rounding"],
             record.get("rounding_rms"),
             record.get("logit_difference"),
+            record.get("note"),
         )
 
 
@@ -110,10 +115,15 @@ def fold(
     files = files_of(str(base) if model is None else model.source)
     check_target(target, None if files is None else files.folder)
     checked = model is not None if check is None else check
+    extend = adapter.record.get("extend")
     if model is None and (checked or files is None or adapter.base_fingerprint is None):
-        model = load(str(base))  # only a model says whether an adapter of PEFT's own fits it
+        # Only a model says whether an adapter of PEFT's own fits it. What was forced once is again.
+        model = load(str(base), extend=extend, force=extend is not None)
     if model is not None and isinstance(adapter, Adapter):
         adapter = adapter.on(model.sites)
+    if model is not None:
+        check_extension(adapter.record, model)
+        extend = None if model.extension is None else str(model.extension)
     plan = None if files is None else Plan.of(files, adapter, projection, model)
     check_space(target, _size(model) if plan is None else plan.contents.size)
     hooked = hooked_logits(model, adapter) if checked and model is not None else None
@@ -126,13 +136,20 @@ def fold(
             plan.change(partial, plan.changes, rounding)
         else:
             plan.copy(partial, rounding)
+        positions = fold_positions(partial, extend, model)
+        (partial / RECORD).write_text(json.dumps(positions.record), "utf-8")  # for who loads it
         difference = None
         if hooked is not None and model is not None:
             difference = logit_difference(model, partial, hooked)
         folded = Folded(
-            target, None if low_rank else projection, rounding.largest, rounding.rms, difference
+            target,
+            None if low_rank else projection,
+            rounding.largest,
+            rounding.rms,
+            difference,
+            positions.note,
         )
-        record = json.dumps(_record(adapter, folded), indent=1) + "\n"
+        record = json.dumps({**_record(adapter, folded), **positions.record}, indent=1) + "\n"
         (partial / RECORD).write_text(record, "utf-8")
         check_target(target)  # something may have appeared there meanwhile
     return folded
@@ -178,5 +195,6 @@ def _record(adapter: AnyAdapter, folded: Folded) -> dict[str, Any]:
         "rounding": folded.rounding,
         "rounding_rms": folded.rounding_rms,
         "logit_difference": folded.logit_difference,
+        "note": folded.note,
         "base_fingerprint": None if known is None else asdict(known),
     }

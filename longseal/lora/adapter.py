@@ -18,7 +18,7 @@ from longseal.lora.low_rank import LowRank, LowRankKind
 from longseal.lora.reading import read
 from longseal.models.fingerprint import Fingerprint, fingerprint
 from longseal.models.load import LanguageModel
-from longseal.scales.base import check_base
+from longseal.scales.base import check_base, check_extension
 from longseal.scales.reading import PREFIX, RECORD, WEIGHTS
 
 
@@ -43,7 +43,7 @@ class LoraAdapter:
         """The adapter that holds `updates` of `model`, as they stand now."""
         tensors = {name: t.detach().cpu().clone() for name, t in updates.tensors.items()}
         kept = LowRank(updates.kind, tensors, updates.rank, updates.alpha, updates.fan_in_fan_out)
-        return cls(kept, model.source, fingerprint(model.network), record)
+        return cls(kept, model.source, fingerprint(model.network), model.origin | record)
 
     @property
     def kind(self) -> LowRankKind:
@@ -61,11 +61,12 @@ class LoraAdapter:
         return None
 
     def check_base(self, model: LanguageModel) -> None:
-        """Refuse a model with other weights.
+        """Refuse a model with other weights or another extension.
 
         Raises:
             LongsealError: it is another base, or this one with an adapter folded in already.
         """
+        check_extension(self.record, model)
         check_base(self.base, self.base_fingerprint, model)
 
     @contextmanager

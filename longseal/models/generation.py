@@ -13,7 +13,7 @@ from longseal.models.packed_row import Memory
 from longseal.models.padded_rows import continue_rows, runs_together
 from longseal.models.prefixes import sharing_order
 from longseal.models.prompted import Asked, Continuation, Prompted
-from longseal.models.row_length import forget_lengths, same_positions
+from longseal.models.row_length import hold_frequencies, same_positions
 from longseal.models.shared_context import (
     logits_of,
     packed_attention,
@@ -162,10 +162,11 @@ def _padded(
 ) -> Iterator[Continuation]:
     """Run whole prompts side by side."""
     began = monotonic()
-    forget_lengths(model.network)
     budgets = [asked.budgets[question] for asked, question in batch]
     prompts = [asked.prompt(question) for asked, question in batch]
-    rows = continue_rows(model.network, prompts, max(budgets), stop)
+    lengths = [len(prompt) for prompt in prompts]  # beside each other only where all have one set
+    keep = hold_frequencies(model.network, min(lengths), max(lengths) + max(budgets))
+    rows = continue_rows(model.network, prompts, max(budgets), stop, keep=keep)
     seconds = (monotonic() - began) / len(batch)
     for (asked, question), row, budget in zip(batch, rows, budgets, strict=True):
         yield Continuation(asked.index, question, row[:budget], seconds)

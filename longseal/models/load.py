@@ -16,19 +16,20 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging as transformers_logging
 from transformers.utils.import_utils import is_bitsandbytes_available
 
-from longseal.config import LoadConfig, Quantization
+from longseal.config import Extension, LoadConfig, Quantization
 from longseal.errors import LongsealError
+from longseal.models.context.reach import reached, turn_on
 from longseal.models.default import default_model
 from longseal.models.sites import Site, Structure
 from longseal.models.structure import find_structure
@@ -41,7 +42,8 @@ class LanguageModel:
     Attributes:
         structure: the output projections, and the layers that have no heads.
         source: what was asked for: a hub id, a folder or a GGUF file.
-        window: tokens the model was made for, or None where it does not say.
+        window: tokens the model was made for, or is extended to; None where it does not say.
+        extension: what lets it reach past the window that it was made for; None where nothing does.
         trust_remote_code: whether its own code was allowed, for when it is loaded again.
         quantize: in how many bits its weights were loaded; None: as they are in the files.
     """
@@ -53,6 +55,13 @@ class LanguageModel:
     window: int | None
     trust_remote_code: bool = False
     quantize: Quantization | None = None
+    extension: Extension | None = None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a result has to say of it beside its source: its window, and what extends it."""
+        extend = {} if self.extension is None else {"extend": str(self.extension)}
+        return {"window": self.window, **extend}
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -90,6 +99,11 @@ def load(
     packed = {} if config.quantize is None else _quantized(config, source, device)
     with reading(source, place):
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        settings = AutoConfig.from_pretrained(place, **options)
+    reach = reached(source, settings, config.extend, force=config.force)
+    with reading(source, place):
+        if config.extend is not None:
+            options["config"] = settings
         network = AutoModelForCausalLM.from_pretrained(
             place, dtype=_dtype(config.dtype), use_safetensors=True, **options, **packed
         )
@@ -99,36 +113,36 @@ def load(
     network.eval()
     if not packed:
         torch.nn.Module.to(network, device)
+    structure = find_structure(network)
+    if config.extend is not None:
+        turn_on(network, settings, reach)
     return LanguageModel(
         source,
         network,
         tokenizer,
-        find_structure(network),
-        window(network.config),
+        structure,
+        reach.window,
         config.trust_remote_code,
         config.quantize,
+        reach.extension,
     )
 
 
 def load_alike(model: LanguageModel, folder: Path) -> LanguageModel:
-    """Load another checkpoint as `model` was loaded: same dtype, device, trust and bits."""
+    """Load what was folded of `model` as that was loaded: same dtype, device, trust and bits.
+
+    And with the same extension, unless it is folded into the checkpoint too.
+    """
+    extension = model.extension
     return load(
         folder,
         dtype=str(model.network.dtype).removeprefix("torch."),
         device=str(model.device),
         trust_remote_code=model.trust_remote_code,
         quantize=model.quantize,
+        extend=None if extension is None or extension.in_config else str(extension),
+        force=True,  # where it was needed, it was given
     )
-
-
-def window(config: PreTrainedConfig) -> int | None:
-    """Tokens the model's positions were made for, or None where its config does not say."""
-    text = config.get_text_config(decoder=True)
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    return None
 
 
 def stop_ids(

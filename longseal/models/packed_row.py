@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -27,6 +28,18 @@ class Layout:
 
     context: int
     blocks: Tensor
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Each token's place in its own prompt: `(length,)` int64."""
+        own = self.blocks[:, None] == self.blocks
+        places = own.tril().sum(1) - 1 + self.context
+        return torch.cat([torch.arange(self.context, device=self.blocks.device), places])
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return int(self.positions.max()) + 1 if len(self.positions) else 0
 
     def strip(self, queries: int) -> Tensor:
         """What each of the last `queries` tokens sees: `(queries, length)` bool."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 
 from longseal.models.arguments import vocabulary_size
-from longseal.models.shared_context import alike
+from longseal.models.rounding import alike
 
 
 def continue_rows(
@@ -20,9 +20,15 @@ def continue_rows(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     stop: frozenset[int],
+    *,
+    keep: bool = True,
 ) -> list[list[int]]:
-    """New tokens of each prompt, stop tokens left out; prompts are padded on the left."""
-    settings = _greedy(max_new_tokens, sorted(stop))
+    """New tokens of each prompt, stop tokens left out; prompts are padded on the left.
+
+    Args:
+        keep: keys and values from pass to pass; else every pass is a whole one.
+    """
+    settings = _greedy(max_new_tokens, sorted(stop), use_cache=keep)
     tokens, mask = _padded(prompts, min(stop), network.device)
     said = _run(network, tokens, mask, settings)[:, tokens.shape[1] :]
     return [_until(row, stop) for row in said.tolist()]
@@ -78,8 +84,7 @@ def _greedy(max_new_tokens: int, ends: list[int] | None, **more: bool) -> Genera
         max_new_tokens=max_new_tokens,
         eos_token_id=ends,
         pad_token_id=ends[0] if ends else 0,
-        use_cache=True,
-        **more,
+        **{"use_cache": True, **more},
     )
 
 

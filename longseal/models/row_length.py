@@ -35,6 +35,30 @@ def forget_lengths(network: PreTrainedModel) -> None:
         network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=network.device))
 
 
+@torch.no_grad()
+def hold_frequencies(network: PreTrainedModel, prompt: int, longest: int) -> bool:
+    """Let dynamic NTK turn a row by one set of frequencies, from its first token to its last.
+
+    Else keys that are kept would have been turned by the set of a shorter row, as transformers has
+    it: it takes another for each length. LongRoPE's two sets are left to it.
+
+    Args:
+        prompt, longest: tokens of the row before and after it is continued.
+
+    Returns:
+        Whether keys may be kept. Not while a row grows out of the window, up to which it has the
+        model's own set: each of its passes has to be a whole one then.
+    """
+    forget_lengths(network)
+    limits = [limit for kind, limit in _limits(network) if "dynamic" in kind]
+    if any(prompt <= limit < longest for limit in limits):
+        return False
+    if any(prompt > limit for limit in limits):
+        last = torch.full((1, 1), longest - 1, device=network.device)
+        network(input_ids=torch.zeros_like(last), position_ids=last, use_cache=False)
+    return True
+
+
 def _limits(network: PreTrainedModel) -> Iterator[tuple[str, int]]:
     """Each encoding that depends on the length, and the length beyond which it changes."""
     config = network.config.get_text_config(decoder=True)

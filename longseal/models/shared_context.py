@@ -13,18 +13,18 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from longseal.models.arguments import takes, vocabulary_size
+from longseal.models.context.layer import ExtendedLayer, extended_layer
+from longseal.models.context.two_levels import Block, causal_blocks
+from longseal.models.few_queries import few_queries, strip_attention
 from longseal.models.packed_row import Layout, Memory, PackedRow, Segment
+from longseal.models.rounding import alike
+from longseal.models.windowed import attends_to_everything
 
 _NAME = "longseal_shared_context"
-
-#: A context that goes on from a kept start is run by so many queries at a time (fastest on a CPU),
-#: or fewer where their mask would have more entries than this.
-QUERIES, MASK = 256, 2**26
 
 _PASS: list[Sequence[Segment]] = []  # no ContextVar: on a GPU the backward pass has its own thread
 
@@ -73,6 +73,10 @@ def _attend(
         layer = module.layer_idx
         assert isinstance(layer, int)
         key, value = segment.memory.extend(layer, key, value)
+    far = extended_layer(module)
+    if far is not None and segment.layout.longest > far.neighbours:
+        yield _extended(far, segment.layout, query, key, value, scaling)
+        return
     context = segment.layout.context
     new = max(0, query.shape[2] - len(segment.layout.blocks))  # tokens of the context
     piece = query[:, :, :new], key[:, :, :context], value[:, :, :context]
@@ -84,7 +88,43 @@ def _attend(
     query = query[:, :, new:]
     if query.shape[2]:
         mask = segment.layout.strip(query.shape[2])
-        yield _strip_attention(query, key, value, mask, scaling)
+        yield strip_attention(query, key, value, mask, scaling)
+
+
+def _extended(
+    layer: ExtendedLayer,
+    layout: Layout,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+) -> Tensor:
+    """The same by Self-Extend; what is far goes by each token's place in its own prompt."""
+    keys, queries = key.shape[2], query.shape[2]
+    positions = layout.positions
+    new = max(0, queries - len(layout.blocks))  # tokens of the context
+
+    def blocks() -> Iterator[Block]:
+        part = query[:, :, :new], key[:, :, : layout.context]
+        if new:
+            yield from causal_blocks(part, layer.neighbours)
+        if new < queries:
+            yield _strip(layout, slice(new, queries), layer.neighbours)
+
+    places = positions[None, keys - queries :], positions[None]
+    return layer.attend(query, key, value, places, blocks, scaling)
+
+
+def _strip(layout: Layout, rows: slice, neighbours: int) -> Block:
+    """What the last queries of a row see, all of them after its context, near and far."""
+    seen = layout.strip(rows.stop - rows.start)
+    positions = layout.positions
+    back = positions[-len(seen) :, None] - positions
+    reach = layout.longest - neighbours  # no place from here on is far from any
+    far = slice(0, len(positions) if reach > layout.context else max(0, reach))
+    near = slice(max(0, layout.context - neighbours + 1), len(positions))
+    parts = (seen & (back >= neighbours))[:, far], (seen & (back < neighbours))[:, near]
+    return Block(rows, far, near, torch.cat(parts, dim=1))
 
 
 def _continued_attention(
@@ -92,29 +132,14 @@ def _continued_attention(
 ) -> Iterator[Tensor]:
     """Causal attention of a context's last tokens, few at a time so that masks stay small."""
     queries, keys = query.shape[2], key.shape[2]
-    group = query.shape[1] // key.shape[1]
-    few = max(1, min(QUERIES, MASK // (group * keys)))
+    few = few_queries(query.shape[1], key.shape[1], keys)
     for start in range(0, queries, few):
         end = min(start + few, queries)
         seen = keys - queries + end
         mask = query.new_ones(end - start, seen, dtype=torch.bool).tril(keys - queries + start)
-        yield _strip_attention(
+        yield strip_attention(
             query[:, :, start:end], key[:, :, :seen], value[:, :, :seen], mask, scaling
         )
-
-
-def _strip_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None
-) -> Tensor:
-    """Attention of few queries; the heads of a group stand side by side, so no key is copied."""
-    batch, n_heads, queries, _ = query.shape
-    n_kv_heads = key.shape[1]
-    group = n_heads // n_kv_heads
-    grouped = query.reshape(batch, n_kv_heads, group * queries, query.shape[-1])
-    out = functional.scaled_dot_product_attention(
-        grouped, key, value, attn_mask=mask.repeat(group, 1), scale=scaling
-    )
-    return out.reshape(batch, n_heads, queries, value.shape[-1]).transpose(1, 2)
 
 
 AttentionInterface.register(_NAME, _attention)
@@ -156,17 +181,8 @@ def shares_context(network: PreTrainedModel) -> bool:
     row, and for models that do not take the attention interface: those run ordinary rows.
     """
     if network not in _SHARES:
-        _SHARES[network] = _attends_to_everything(network) and _packs_exactly(network)
+        _SHARES[network] = attends_to_everything(network.config) and _packs_exactly(network)
     return _SHARES[network]
-
-
-def _attends_to_everything(network: PreTrainedModel) -> bool:
-    config = network.config.get_text_config(decoder=True)
-    kinds = getattr(config, "layer_types", None)
-    if kinds:
-        return set(kinds) == {"full_attention"}
-    windowed = getattr(config, "sliding_window", None)
-    return not (windowed and getattr(config, "use_sliding_window", True))
 
 
 @torch.no_grad()
@@ -210,13 +226,6 @@ def _in_steps(network: PreTrainedModel, row: PackedRow, steps: Sequence[int]) ->
         with packed_pass(Segment(row.layout, total - done, memory)):
             tokens, positions = row.tokens[:, done:], row.positions[:, done:]
             return logits_of(network, tokens, positions, row.ends - done)
-
-
-def alike(network: PreTrainedModel, found: Tensor, expected: Tensor) -> bool:
-    """Whether logits differ by no more than the network's rounding."""
-    found, expected = found.float(), expected.float()
-    tolerance = (1e-3 if network.dtype == torch.float32 else 0.1) * expected.std()
-    return bool((found - expected).abs().max() <= tolerance)
 
 
 def logits_of(

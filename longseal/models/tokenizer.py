@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers import (
     AutoConfig,
@@ -13,8 +14,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from longseal.config import Extension
+from longseal.models.context.reach import reached
 from longseal.models.default import default_model
-from longseal.models.load import locate, reading, stop_ids, window
+from longseal.models.load import locate, reading, stop_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,27 +26,40 @@ class TokenizerOnly:
 
     Attributes:
         eos_token_ids: tokens at which the model's generation settings, or its tokenizer, stop.
-        window: tokens the model was made for, or None where it does not say.
+        window: tokens the model was made for, or would be extended to; None where it does not say.
         source: what was asked for: a hub id, a folder or a GGUF file.
+        extension: what would let it reach past the window that it was made for.
     """
 
     tokenizer: PreTrainedTokenizerBase
     eos_token_ids: frozenset[int]
     window: int | None
     source: str
+    extension: Extension | None = None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a result has to say of it beside its source: its window, and what extends it."""
+        extend = {} if self.extension is None else {"extend": str(self.extension)}
+        return {"window": self.window, **extend}
 
 
 def load_tokenizer(
-    source: str | Path | None = None, trust_remote_code: bool = False
+    source: str | Path | None = None,
+    trust_remote_code: bool = False,
+    extend: str | None = None,
+    force: bool = False,
 ) -> TokenizerOnly:
     """Load a model's tokenizer, and read its window and stop tokens from its settings.
 
     Args:
         source: hub id, folder or `.gguf` file; SmolLM2-135M-Instruct where it is None.
         trust_remote_code: run Python code that comes with the tokenizer.
+        extend: what would let the model reach past its window, such as "ntk:4".
+        force: extend a model too that scales its positions already.
 
     Raises:
-        LongsealError: nothing usable is there.
+        LongsealError: nothing usable is there, or it cannot be extended so.
     """
     source = str(source) if source is not None else str(default_model())
     place, options = locate(source)
@@ -52,7 +68,24 @@ def load_tokenizer(
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
         config = AutoConfig.from_pretrained(place, **options)
         settings = _settings(place, config, gguf="gguf_file" in options)
-    return TokenizerOnly(tokenizer, stop_ids(settings, tokenizer), window(config), source)
+    reach = reached(source, config, extend, force=force)
+    ends = stop_ids(settings, tokenizer)
+    return TokenizerOnly(tokenizer, ends, reach.window, source, reach.extension)
+
+
+def load_config(
+    source: str | Path | None = None, trust_remote_code: bool = False
+) -> tuple[str, PreTrainedConfig, int | None]:
+    """A model's source, its settings and its own window.
+
+    Raises:
+        LongsealError: nothing usable is there.
+    """
+    source = str(source) if source is not None else str(default_model())
+    place, options = locate(source)
+    with reading(source, place):
+        config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **options)
+    return source, config, reached(source, config, None, force=False).window
 
 
 def _settings(place: str, config: PreTrainedConfig, *, gguf: bool) -> GenerationConfig:

@@ -12,6 +12,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from longseal.models.context.attention import attend_row, row_positions
+from longseal.models.context.layer import extended_layer
+
 _NAME = "longseal_watched"
 #: Entries of a block of attention weights, at most.
 _BLOCK = 2**23
@@ -39,17 +42,28 @@ def _attention(
         key, value: `(1, n_kv_heads, tokens, head_dim)`.
         attention_mask: `(1, 1, tokens, tokens)`, or None where attention is causal and no more.
     """
-    out, weights = sdpa_attention_forward(
-        module, query, key, value, attention_mask, scaling=scaling, **kwargs
-    )
+    layer = extended_layer(module)
+    levels, weights = [(query, key)], None
+    if layer is not None and key.shape[2] > layer.neighbours:
+        assert attention_mask is None, "one row has no padding"
+        own = kwargs["position_ids"]
+        out = attend_row(layer, query, key, value, None, own, scaling)
+        levels.append(layer.far(query, key, row_positions(own, key.shape[2], None)))
+    else:
+        out, weights = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     n_heads, tokens = query.shape[1:3]
-    keys = key[0].float().repeat_interleave(n_heads // key.shape[1], 0).transpose(1, 2)
+    group = n_heads // key.shape[1]
+    pairs = [(q[0], k[0].float().repeat_interleave(group, 0).transpose(1, 2)) for q, k in levels]
     few = max(1, _BLOCK // (n_heads * tokens))
     places = torch.arange(tokens, device=query.device)
     for start in range(0, tokens, few):
-        scores = scale * (query[0, :, start : start + few].float() @ keys)
+        scores, *far = (scale * (q[:, start : start + few].float() @ keys) for q, keys in pairs)
         rows = places[start : start + few, None]
+        if layer is not None and far:
+            scores = torch.where(rows - places < layer.neighbours, scores, far[0])
         if attention_mask is None:
             scores = scores.masked_fill(places > rows, -torch.inf)
         elif attention_mask.dtype == torch.bool:

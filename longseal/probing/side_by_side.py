@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from longseal.models.arguments import last_logits, ordinary_tokens
 from longseal.models.instead import instead
 from longseal.models.layers import layers_of, place_of
-from longseal.models.shared_context import alike
+from longseal.models.rounding import alike
 from longseal.models.sites import Site
 from longseal.probing.heads import Variant
 from longseal.scales.hooks import scaling

@@ -19,7 +19,7 @@ from longseal.files import new_folder
 from longseal.models.fingerprint import Fingerprint, fingerprint
 from longseal.models.load import LanguageModel
 from longseal.models.sites import Site
-from longseal.scales.base import check_base, same_base
+from longseal.scales.base import check_base, check_extension, same_base
 from longseal.scales.reading import PREFIX, RECORD, SUFFIX, WEIGHTS, plain_path, read
 from longseal.scales.scales import Scales
 
@@ -47,7 +47,7 @@ class Adapter:
     @classmethod
     def of(cls, model: LanguageModel, scales: Scales, record: dict[str, Any]) -> Adapter:
         """The adapter that holds `scales` of `model`."""
-        return cls(scales, model.source, fingerprint(model.network), record)
+        return cls(scales, model.source, fingerprint(model.network), model.origin | record)
 
     @classmethod
     def product(cls, parts: Sequence[tuple[Adapter, float]]) -> Adapter:
@@ -76,10 +76,16 @@ class Adapter:
                     f"the adapters were made for different bases ({leading.base} and {part.base}): "
                     "only adapters of one base can be multiplied"
                 )
+            ways = [each.record.get("extend") or "none" for each in (leading, part)]
+            if ways[0] != ways[1]:
+                raise LongsealError(
+                    f"the adapters were tuned under different extensions ({ways[0]} and {ways[1]}):"
+                    " only those of one can be multiplied"
+                )
         scales = Scales.product([(part.on(leading.scales.sites).scales, w) for part, w in parts])
         if not scales.finite:
             raise LongsealError("the product is not finite: give smaller strengths")
-        record = {
+        record = {n: leading.record[n] for n in ("window", "extend") if n in leading.record} | {
             "parts": [
                 {"strength": w, "kind": part.kind, "base": part.base, "record": part.record}
                 for part, w in parts
@@ -136,11 +142,12 @@ class Adapter:
         return replace(self, scales=Scales(self.kind, tuple(sites), deltas))
 
     def check_base(self, model: LanguageModel) -> None:
-        """Refuse a model with other weights, or with these scales' base folded into it.
+        """Refuse a model with other weights or another extension, or that these are folded into.
 
         Raises:
             LongsealError: so it is.
         """
+        check_extension(self.record, model)
         check_base(self.base, self.base_fingerprint, model)
 
     @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +34,27 @@ def check_base(base: str, known: Fingerprint | None, model: LanguageModel) -> No
         )
     if known is not None:
         check_network(known, model.network)
+
+
+def check_extension(record: Mapping[str, Any], model: LanguageModel) -> None:
+    """Refuse a model that does not reach past its window by what an adapter was tuned under.
+
+    Scales that were tuned without an extension may be tried under any.
+
+    Args:
+        record: the adapter's.
+
+    Raises:
+        LongsealError: it does not; it says how to load it.
+    """
+    wanted = record.get("extend")
+    here = None if model.extension is None else str(model.extension)
+    if wanted and wanted != here:
+        raise LongsealError(
+            f"the adapter was tuned with --extend {wanted}, and the model is loaded "
+            f"{f'with --extend {here}' if here else 'without'}: use --extend {wanted}, or "
+            f"longseal.load({model.source!r}, extend={wanted!r})"
+        )
 
 
 def same_base(first: Fingerprint | None, second: Fingerprint | None) -> bool:

@@ -99,6 +99,7 @@ def made_of(record: Mapping[str, Any]) -> dict[str, Any]:
     settings = settings if isinstance(settings, Mapping) else {}
     found = {
         "task": record.get("task"),
+        **{name: record.get(name) for name in ("window", "extend")},
         **{name: settings.get(name) for name in ("length", "train_length", "seed")},
         "versions": record.get("versions"),
     }

@@ -111,7 +111,8 @@ def check_window(task: Task, lengths: Iterable[int], window: int | None) -> None
     for length in lengths:
         if length > window:
             raise LongsealError(
-                f"length {length} is beyond the model's window of {window} tokens: ask for less"
+                f"length {length} is beyond the model's window of {window} tokens: ask for less, "
+                f"or see longseal extend MODEL --to {length}"
             )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from transformers import PreTrainedModel
 
-from longseal.models.shared_context import alike
+from longseal.models.rounding import alike
 
 _TILES = 8  # a row is cut into so many, whatever its length: memory stays in proportion to tokens
 _TRIED = 6  # tokens

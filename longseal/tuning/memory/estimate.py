@@ -57,7 +57,7 @@ def step_bytes(model: LanguageModel, learned: Learned, encoded: EncodedSample, w
             now + (now - before) / max(1, longer.tokens - short.tokens) * (tokens - longer.tokens)
             for before, now in zip(short.layers, longer.layers, strict=True)
         )
-        masks = _mask_bytes(model, part, tokens, way)
+        masks = _mask_bytes(model, part, tokens, way) + _far_bytes(model, tokens, way)
         most = max(most, forward + masks, kept + head + masks, backward + masks)
     return round(most)
 
@@ -75,6 +75,8 @@ def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way
     if shares_row(model, part):
         strip = (tokens - len(part.context)) * tokens
         group = max(site.n_heads // site.n_kv_heads for site in model.sites)
+        if _is_far(model, tokens):  # the strip meets near and far keys
+            group *= 2
         entries, bools = group * strip, 0  # its bools are gone before a layer needs most
     else:
         window = getattr(config, "sliding_window", None)
@@ -84,6 +86,27 @@ def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way
         layers = kinds.count("sliding_attention")
         entries = bools = tokens**2
     return bools + size * entries * (max(1, layers - 1) if way == "everything" else 1)
+
+
+def _is_far(model: LanguageModel, tokens: int) -> bool:
+    """Whether a row is longer than Self-Extend's neighbours; the pieces are not."""
+    extension = model.extension
+    grouped = extension is not None and extension.method == "self-extend"
+    return extension is not None and grouped and tokens > extension.neighbours
+
+
+def _far_bytes(model: LanguageModel, tokens: int, way: Way) -> int:
+    """Of Self-Extend beyond its neighbours: queries and keys turned on, and what a block meets.
+
+    The former are kept in every layer if all is; keys and values of the last block have twice their
+    width.
+    """
+    if not _is_far(model, tokens):
+        return 0
+    size = tokens * model.network.dtype.itemsize
+    turned = [(site.n_heads + site.n_kv_heads) * site.width for site in model.sites]
+    met = max(4 * site.n_kv_heads * site.width for site in model.sites)
+    return size * ((sum(turned) if way == "everything" else max(turned)) + met)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""What a folded checkpoint says of the extension that its scales were learned under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from longseal.config import Extension
+from longseal.errors import LongsealError
+from longseal.files import read_json
+
+#: The file that a folded checkpoint says it in.
+RECORD = "longseal.json"
+
+
+@dataclass(frozen=True)
+class Written:
+    """An extension, the window that it gives, and whether the checkpoint's config has it in it."""
+
+    extension: Extension
+    window: int | None
+    in_config: bool
+
+
+def written_extension(source: str) -> Written | None:
+    """What a folder says; None where it is no folded checkpoint, or was not extended.
+
+    Raises:
+        LongsealError: its record is damaged.
+    """
+    path = Path(source).expanduser() / RECORD
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    if not isinstance(record, dict) or not record.get("folded") or not record.get("extend"):
+        return None
+    try:
+        extension = Extension.parse(record["extend"])
+    except (TypeError, ValueError, AttributeError) as error:
+        raise LongsealError(f"{path} is damaged: extend: {error}") from error
+    return Written(extension, record.get("window"), bool(record.get("extend_in_config")))

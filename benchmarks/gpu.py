@@ -24,7 +24,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Pre
 
 from longseal.config import Quantization
 from longseal.measure import machine, versions
-from longseal.models.load import LanguageModel, pick_device, window
+from longseal.models.context.rope import window
+from longseal.models.load import LanguageModel, pick_device
 from longseal.models.saving import Way, saving, ways
 from longseal.models.structure import find_structure
 from longseal.tasks import Question, Sample

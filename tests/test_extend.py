@@ -70,17 +70,17 @@ def test_every_result_says_window_and_extension_and_none_is_taken_for_another(
     assert said == [(600, "")] * 2 + [(1200, "ntk:2")] * 2 + [(2100, "self-extend:4:100")] * 2
 
 
+@pytest.mark.parametrize(("extend", "most"), [("self-extend:4:100", 2100), ("dynamic:2", 1200)])
 def test_scales_are_tuned_and_probed_beyond_the_window(
-    models: Callable[[str | None], LanguageModel],
+    models: Callable[[str | None], LanguageModel], extend: str, most: int
 ) -> None:
-    model = models("self-extend:4:100")
+    model = models(extend)
     task = tiny.Chance()
     config = TuneConfig(
         length=(800,), train_length=640, samples=8, held_out=4, steps=2, lr=0.05, guard=None
     )
     adapter = longseal.tune(model, task, config)
-    assert adapter.record["extend"] == "self-extend:4:100"
-    assert adapter.record["window"] == 2100
+    assert (adapter.record["extend"], adapter.record["window"]) == (extend, most)
     found = longseal.probe(
         model, task, lengths=(700,), method="exact", prune=("L1H2",), samples=2, questions=2
     )

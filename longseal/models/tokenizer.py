@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from transformers import (
     AutoConfig,
@@ -17,14 +16,14 @@ from transformers import (
 from longseal.config import Extension
 from longseal.errors import LongsealError
 from longseal.models.context.folded import written_extension
-from longseal.models.context.reach import reached
+from longseal.models.context.reach import Reaching, reached
 from longseal.models.context.rope import window
 from longseal.models.default import default_model
 from longseal.models.load import locate, reading, stop_ids
 
 
 @dataclass(frozen=True, eq=False)
-class TokenizerOnly:
+class TokenizerOnly(Reaching):
     """What `Prompts` needs of a model; the names are those of `LanguageModel`.
 
     Attributes:
@@ -39,12 +38,6 @@ class TokenizerOnly:
     window: int | None
     source: str
     extension: Extension | None = None
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """What a result has to say of it beside its source: its window, and what extends it."""
-        extend = {} if self.extension is None else {"extend": str(self.extension)}
-        return {"window": self.window, **extend}
 
 
 def load_tokenizer(

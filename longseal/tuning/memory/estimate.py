@@ -90,9 +90,7 @@ def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way
 
 def _is_far(model: LanguageModel, tokens: int) -> bool:
     """Whether a row is longer than Self-Extend's neighbours; the pieces are not."""
-    extension = model.extension
-    grouped = extension is not None and extension.method == "self-extend"
-    return extension is not None and grouped and tokens > extension.neighbours
+    return model.extension is not None and 0 < model.extension.neighbours < tokens
 
 
 def _far_bytes(model: LanguageModel, tokens: int, way: Way) -> int:

@@ -169,12 +169,17 @@ def test_settings_are_chosen_from_the_models_own_window() -> None:
     assert refused == ["self-extend"]
 
 
-def test_what_an_adapters_record_says_of_an_extension_is_checked(
+def test_what_a_record_says_of_an_extension_is_checked(
     models: Callable[[str | None], LanguageModel], source: Path, tmp_path: Path
 ) -> None:
     tiny.adapter_of(models(None), 5, extend="rope:9").save(tmp_path / "adapter")
     with pytest.raises(LongsealError, match=r"longseal\.json is damaged: extend: 'rope:9'"):
         longseal.fold(source, tmp_path / "adapter", tmp_path / "folded")
+    longseal.fold(source, tiny.adapter_of(models("ntk:2"), 5), tmp_path / "folded")
+    path = tmp_path / "folded" / "longseal.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"window": "far"}))
+    with pytest.raises(LongsealError, match=r"longseal\.json is damaged: window: 'far'"):
+        load(tmp_path / "folded")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from longseal.config import Extension
+from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.record import RECORD, extension
 
@@ -15,7 +16,7 @@ class Written:
     """An extension, the window that it gives, and whether the checkpoint's config has it in it."""
 
     extension: Extension
-    window: int | None
+    window: int
     in_config: bool
 
 
@@ -33,4 +34,7 @@ def written_extension(source: str) -> Written | None:
     by = extension(record, path) if folded else None
     if by is None:
         return None
-    return Written(by, record.get("window"), bool(record.get("extend_in_config")))
+    reach = record.get("window")
+    if not isinstance(reach, int):
+        raise LongsealError(f"{path} is damaged: window: {reach!r} is no number of tokens")
+    return Written(by, reach, bool(record.get("extend_in_config")))

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Any
 
-from longseal.config import weighted
+from longseal.config import Extension, weighted
+from longseal.errors import LongsealError
+
+#: The file that an adapter, and a folded checkpoint, keep it in.
+RECORD = "longseal.json"
 
 #: The `record` of an adapter.
 Record = Mapping[str, Any]
@@ -138,6 +143,21 @@ def lengths(record: Record) -> tuple[int, ...]:
     """The length, or the least and the greatest, at which it was judged; empty if not known."""
     asked = (record.get("settings") or {}).get("length") or ()
     return (asked,) if isinstance(asked, int) else tuple(asked)
+
+
+def extension(record: Record, path: Path | str = RECORD) -> Extension | None:
+    """What it was tuned under; None where under nothing.
+
+    Raises:
+        LongsealError: it says something else.
+    """
+    said = record.get("extend")
+    if not said:
+        return None
+    try:
+        return Extension.parse(said)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise LongsealError(f"{path} is damaged: extend: {error}") from error
 
 
 def learned(names: Sequence[str], task: str) -> bool:

@@ -70,17 +70,17 @@ def test_every_result_says_window_and_extension_and_none_is_taken_for_another(
     assert said == [(600, "")] * 2 + [(1200, "ntk:2")] * 2 + [(2100, "self-extend:4:100")] * 2
 
 
+@pytest.mark.parametrize(("extend", "most"), [("self-extend:4:100", 2100), ("dynamic:2", 1200)])
 def test_scales_are_tuned_and_probed_beyond_the_window(
-    models: Callable[[str | None], LanguageModel],
+    models: Callable[[str | None], LanguageModel], extend: str, most: int
 ) -> None:
-    model = models("self-extend:4:100")
+    model = models(extend)
     task = tiny.Chance()
     config = TuneConfig(
         length=(800,), train_length=640, samples=8, held_out=4, steps=2, lr=0.05, guard=None
     )
     adapter = longseal.tune(model, task, config)
-    assert adapter.record["extend"] == "self-extend:4:100"
-    assert adapter.record["window"] == 2100
+    assert (adapter.record["extend"], adapter.record["window"]) == (extend, most)
     found = longseal.probe(
         model, task, lengths=(700,), method="exact", prune=("L1H2",), samples=2, questions=2
     )
@@ -169,6 +169,19 @@ def test_settings_are_chosen_from_the_models_own_window() -> None:
     assert refused == ["self-extend"]
 
 
+def test_what_a_record_says_of_an_extension_is_checked(
+    models: Callable[[str | None], LanguageModel], source: Path, tmp_path: Path
+) -> None:
+    tiny.adapter_of(models(None), 5, extend="rope:9").save(tmp_path / "adapter")
+    with pytest.raises(LongsealError, match=r"longseal\.json is damaged: extend: 'rope:9'"):
+        longseal.fold(source, tmp_path / "adapter", tmp_path / "folded")
+    longseal.fold(source, tiny.adapter_of(models("ntk:2"), 5), tmp_path / "folded")
+    path = tmp_path / "folded" / "longseal.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"window": "far"}))
+    with pytest.raises(LongsealError, match=r"longseal\.json is damaged: window: 'far'"):
+        load(tmp_path / "folded")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -232,3 +245,38 @@ def test_the_command_line_evaluates_and_folds_under_an_extension(
     )
     _, out, _ = tiny.outcome(capfd, "evaluate", str(tmp_path / "folded"), "--lengths", "700")
     assert "were learned under self-extend:4:100" in out
+
+
+def test_folding_takes_an_extension_that_the_adapter_does_not_say(
+    models: Callable[[str | None], LanguageModel],
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, extend in (("plain", None), ("ntk", "ntk:2")):
+        tiny.adapter_of(models(extend), 5).save(tmp_path / name)
+
+    def fold(adapter: str, *words: str) -> tuple[int, str, str]:
+        places = (str(tmp_path / adapter), str(tmp_path / f"{adapter}-folded"))
+        return tiny.outcome(capfd, "fold", str(source), *places, "--device", "cpu", *words)
+
+    assert fold("plain", "--extend", "linear:2")[0] == 0
+    assert load(tmp_path / "plain-folded").window == 1200
+    code, _, err = fold("ntk", "--extend", "yarn:2")
+    assert (code, "use --extend ntk:2" in err) == (2, True)
+    assert fold("ntk", "--extend", "ntk:2")[0] == 0
+    for length in ("1k", "2k"):
+        code, _, err = tiny.outcome(capfd, "extend", str(tmp_path / "ntk-folded"), "--to", length)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "has ntk:2 in its config, and reaches 1200 tokens" in err
+
+
+def test_what_is_chosen_by_force_is_shown_with_force(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    linear = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}
+    folder = str(tiny.save(tmp_path, SHORT | {"rope_parameters": linear}))
+    wanted = {(): "--extend linear:1.75 --lengths", ("--force",): "--extend yarn:1.75 --force"}
+    for words, said in wanted.items():
+        _, out, _ = tiny.outcome(capfd, "extend", folder, "--to", "1k", *words)
+        assert said in " ".join(out.split())

@@ -9,9 +9,11 @@ import pytest
 import tiny
 import torch
 from torch import Tensor
+from transformers.utils import logging
 
 from longseal.config import Extension, LoadConfig
 from longseal.errors import LongsealError
+from longseal.evaluation.continuations import Continued, log_likelihoods
 from longseal.models.context.rotary import find_rotary
 from longseal.models.generation import generate
 from longseal.models.load import LanguageModel, load
@@ -210,6 +212,12 @@ def test_by_force_the_base_is_kept(tmp_path: Path) -> None:
     assert forced == LLAMA3["rope_parameters"] | {"rope_theta": pytest.approx(500_000 * 4**1.2)}
 
 
+def test_what_cannot_be_forced_does_not_ask_for_force(tmp_path: Path) -> None:
+    for force in (False, True):
+        with pytest.raises(LongsealError, match=r"already \(longrope\).*is not made for that$"):
+            extended(tmp_path, LONGROPE, "self-extend:2:8", force=force)
+
+
 @pytest.mark.parametrize("method", ["ntk:4", "linear:4", "dynamic:4", "yarn:4", "self-extend:2:8"])
 def test_a_model_without_rotary_positions_is_refused_by_name(method: str, tmp_path: Path) -> None:
     with pytest.raises(LongsealError, match="gpt2 has no rotary positions"):
@@ -246,6 +254,28 @@ def test_no_kept_key_is_turned_by_another_base_than_the_query(tmp_path: Path, pr
         assert said == whole_passes(model, encoded, count)
 
 
+def test_an_answer_beyond_the_window_warns_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = extended(tmp_path, SHORT, "dynamic:4")
+    logging.warning_once.cache_clear()
+    logging.get_logger().addHandler(caplog.handler)
+    try:
+        list(generate(model, [tiny.encoded(WINDOW)], max_new_tokens=3, stop_tokens=[2]))
+    finally:
+        logging.get_logger().removeHandler(caplog.handler)
+    assert not caplog.records
+
+
+def test_what_is_asked_beside_it_does_not_change_how_likely_a_continuation_is(
+    tmp_path: Path,
+) -> None:
+    model, context = extended(tmp_path, SHORT, "dynamic:4"), tiny.tokens(WINDOW)
+    asked = [Continued(tuple(tiny.tokens(count, seed=count)), 2) for count in (60, 9)]
+    alone = [log_likelihoods(model, context, [each])[0] for each in asked]
+    assert log_likelihoods(model, context, asked) == pytest.approx(alone, abs=1e-4)
+
+
 def whole_passes(model: LanguageModel, encoded: EncodedSample, count: int) -> list[int]:
     said: list[int] = []
     for _ in range(count):
@@ -259,7 +289,8 @@ def whole_passes(model: LanguageModel, encoded: EncodedSample, count: int) -> li
 def test_an_extension_is_read_strictly_and_written_as_it_was_read() -> None:
     for text in ("ntk:4", "linear:2.5", "dynamic:4", "yarn:1.25", "self-extend:8:1024"):
         assert str(Extension.parse(text)) == text == LoadConfig(extend=text).extend
-    for text in ("ntk", "ntk:1", "ntk:-2", "yarn:x", "self-extend:8", "self-extend:1:9", "rope:4"):
+    wrong = ("ntk", "ntk:1", "ntk:-2", "yarn:x", "self-extend:8", "self-extend:1:9", "rope:4")
+    for text in (*wrong, "ntk:100000000000000000", "ntk:1.00000000000000001"):
         with pytest.raises(ValueError, match="is no extension"):
             LoadConfig(extend=text)
 

@@ -7,7 +7,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from longseal.cli.app import Model, app, console, in_tokens
+from longseal.cli.app import Model, again, app, console, in_tokens
+from longseal.config import LoadConfig
 
 
 @app.command
@@ -48,6 +49,5 @@ def extend(
         table.add_row(str(each.extension), f"{each.window:,}", served, each.why)
     console.print(table)
     first = next(each.extension for each in found if not each.refused)
-    print_next(
-        console, next=f"longseal evaluate {source} --extend {first} --lengths {own},{wanted}"
-    )
+    shown = again(source, LoadConfig(extend=str(first), force=force))
+    print_next(console, next=f"longseal evaluate {shown} --lengths {own},{wanted}")

@@ -32,9 +32,10 @@ def fold(
 
     The files are copied and only what the adapter changes is rewritten: scales multiply the output
     projections; a lora or dora adapter is merged by PEFT into the query, key, value and output
-    projections. No model is loaded, but for a .gguf file and for --check. The flags for loading
-    count then. An extension that an adapter was tuned under (`--extend`) is written into the config
-    where that can say it, so that engines serve it without a flag.
+    projections. No model is loaded, but for a .gguf file, for --check and for an --extend that is
+    not the adapter's own. The flags for loading count then. An extension (`--extend`, here or when
+    the adapter was tuned) is written into the config where that can say it, so that engines serve
+    it without a flag.
 
     Parameters
     ----------
@@ -52,14 +53,17 @@ def fold(
     from longseal.fold import check_target
     from longseal.fold import fold as write
     from longseal.models.context.folded import written_extension
+    from longseal.record import extension
     from longseal.terminal import print_next
 
     loaded = load_adapter(adapter)
     check_target(out)
     needed = check or loaded.base_fingerprint is None or model.endswith(".gguf")
-    extend = loaded.record.get("extend")
-    if extend is not None and loading.extend is None:
-        loading = loading.model_copy(update={"extend": extend, "force": True})
+    extend = extension(loaded.record)
+    if loading.extend is not None:
+        needed = needed or loading.extend != str(extend)  # the adapter does not say it: the model
+    elif extend is not None:
+        loading = loading.model_copy(update={"extend": str(extend), "force": True})
     base = load_model(model, loading) if needed else model
     with console.status("folding"):
         folded = write(base, loaded, out, projection=projection, check=check)

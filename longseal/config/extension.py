@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 Method = Literal["ntk", "linear", "dynamic", "yarn", "self-extend"]
-_SCALED = re.compile(r"(ntk|linear|dynamic|yarn):(\d+(?:\.\d+)?)")
-_GROUPED = re.compile(r"self-extend:(\d+):(\d+)(k?)")
+#: So few digits that what is written can be read again.
+_SCALED = re.compile(r"(ntk|linear|dynamic|yarn):(\d{1,6}(?:\.\d{1,6})?)")
+_GROUPED = re.compile(r"self-extend:(\d{1,6}):(\d{1,9})(k?)")
 
 
 @dataclass(frozen=True)

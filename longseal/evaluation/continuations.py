@@ -72,8 +72,8 @@ def _last(
             logits = logits_of(network, row.tokens, row.positions, places)
         yield from logits.float().log_softmax(-1).split(sizes)
         return
-    forget_lengths(network)
     for block in blocks:
+        forget_lengths(network)
         tokens = torch.tensor([[*context, *block]], device=model.device)
         keep = last_logits(network, count)
         logits = network(input_ids=tokens, **keep, use_cache=False).logits[0, -count:]

@@ -13,7 +13,7 @@ from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.fold.safetensors_file import Entry, entries, read_values
 from longseal.models.fingerprint import places
-from longseal.scales.adapter import RECORD
+from longseal.record import RECORD
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

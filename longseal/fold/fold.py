@@ -20,8 +20,8 @@ from longseal.fold.positions import fold_positions
 from longseal.fold.source import Files, files_of
 from longseal.lora import AnyAdapter, LoraAdapter, LowRank, read_adapter
 from longseal.models.load import LanguageModel, load
+from longseal.record import RECORD, extension
 from longseal.scales import Adapter, Scales
-from longseal.scales.adapter import RECORD
 from longseal.scales.base import check_extension
 
 
@@ -115,15 +115,16 @@ def fold(
     files = files_of(str(base) if model is None else model.source)
     check_target(target, None if files is None else files.folder)
     checked = model is not None if check is None else check
-    extend = adapter.record.get("extend")
+    extend = extension(adapter.record)
     if model is None and (checked or files is None or adapter.base_fingerprint is None):
         # Only a model says whether an adapter of PEFT's own fits it. What was forced once is again.
-        model = load(str(base), extend=extend, force=extend is not None)
+        words = None if extend is None else str(extend)
+        model = load(str(base), extend=words, force=extend is not None)
     if model is not None and isinstance(adapter, Adapter):
         adapter = adapter.on(model.sites)
     if model is not None:
         check_extension(adapter.record, model)
-        extend = None if model.extension is None else str(model.extension)
+        extend = model.extension
     plan = None if files is None else Plan.of(files, adapter, projection, model)
     check_space(target, _size(model) if plan is None else plan.contents.size)
     hooked = hooked_logits(model, adapter) if checked and model is not None else None

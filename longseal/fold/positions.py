@@ -35,20 +35,21 @@ class Positions:
     note: str | None = None
 
 
-def fold_positions(folder: Path, extend: str | None, model: LanguageModel | None) -> Positions:
+def fold_positions(
+    folder: Path, extension: Extension | None, model: LanguageModel | None
+) -> Positions:
     """Write an extension into `config.json`, or say what an engine has to do in its place.
 
     Args:
         folder: the checkpoint as it was copied or saved.
-        extend: the extension; None where there is none.
+        extension: None where there is none.
         model: the loaded base, where there is one.
 
     Raises:
         LongsealError: the config cannot be read, or would not say what was meant.
     """
-    if extend is None:
+    if extension is None:
         return Positions({"folded": True})
-    extension = Extension.parse(extend)
     trust = model is not None and model.trust_remote_code
     if model is not None and "gguf_file" in locate(model.source)[1]:
         _restore(folder, model)
@@ -57,7 +58,7 @@ def fold_positions(folder: Path, extend: str | None, model: LanguageModel | None
     if own is None:
         raise LongsealError(f"{folder / _CONFIG} does not say the model's window any more")
     reach = extension.window(own)
-    record = {"folded": True, "extend": extend, "window": reach}
+    record = {"folded": True, "extend": str(extension), "window": reach}
     if not extension.in_config:
         return Positions(record | {"extend_in_config": False}, _note(extension, own, reach))
     extend_config(wanted, extension, force=True)  # when the scales were learned it was accepted

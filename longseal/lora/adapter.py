@@ -18,8 +18,9 @@ from longseal.lora.low_rank import LowRank, LowRankKind
 from longseal.lora.reading import read
 from longseal.models.fingerprint import Fingerprint, fingerprint
 from longseal.models.load import LanguageModel
+from longseal.record import RECORD
 from longseal.scales.base import check_base, check_extension
-from longseal.scales.reading import PREFIX, RECORD, WEIGHTS
+from longseal.scales.reading import PREFIX, WEIGHTS
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from longseal.files import read_json
 from longseal.lora.adapter import LoraAdapter
+from longseal.record import RECORD
 from longseal.scales import Adapter
-from longseal.scales.reading import CONFIG, RECORD
+from longseal.scales.reading import CONFIG
 
 #: What both are: they have a `kind`, a `record`, a `note`, `check_base`, `attached` and `save`.
 AnyAdapter = Adapter | LoraAdapter

@@ -15,7 +15,8 @@ from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.lora.low_rank import DOWN, MAGNITUDE, UP, LowRank, LowRankKind
 from longseal.models.fingerprint import DTYPES, Fingerprint
-from longseal.scales.reading import CONFIG, PREFIX, RECORD, WEIGHTS
+from longseal.record import RECORD
+from longseal.scales.reading import CONFIG, PREFIX, WEIGHTS
 
 
 @dataclass(frozen=True)

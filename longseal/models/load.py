@@ -29,14 +29,14 @@ from transformers.utils.import_utils import is_bitsandbytes_available
 
 from longseal.config import Extension, LoadConfig, Quantization
 from longseal.errors import LongsealError
-from longseal.models.context.reach import reached, turn_on
+from longseal.models.context.reach import Reaching, reached, turn_on
 from longseal.models.default import default_model
 from longseal.models.sites import Site, Structure
 from longseal.models.structure import find_structure
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
+class LanguageModel(Reaching):
     """A frozen network, its tokenizer, and where its heads meet the output projections.
 
     Attributes:
@@ -56,12 +56,6 @@ class LanguageModel:
     trust_remote_code: bool = False
     quantize: Quantization | None = None
     extension: Extension | None = None
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """What a result has to say of it beside its source: its window, and what extends it."""
-        extend = {} if self.extension is None else {"extend": str(self.extension)}
-        return {"window": self.window, **extend}
 
     @property
     def sites(self) -> tuple[Site, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from transformers import (
     AutoConfig,
@@ -15,13 +14,16 @@ from transformers import (
 )
 
 from longseal.config import Extension
-from longseal.models.context.reach import reached
+from longseal.errors import LongsealError
+from longseal.models.context.folded import written_extension
+from longseal.models.context.reach import Reaching, reached
+from longseal.models.context.rope import window
 from longseal.models.default import default_model
 from longseal.models.load import locate, reading, stop_ids
 
 
 @dataclass(frozen=True, eq=False)
-class TokenizerOnly:
+class TokenizerOnly(Reaching):
     """What `Prompts` needs of a model; the names are those of `LanguageModel`.
 
     Attributes:
@@ -36,12 +38,6 @@ class TokenizerOnly:
     window: int | None
     source: str
     extension: Extension | None = None
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """What a result has to say of it beside its source: its window, and what extends it."""
-        extend = {} if self.extension is None else {"extend": str(self.extension)}
-        return {"window": self.window, **extend}
 
 
 def load_tokenizer(
@@ -76,16 +72,22 @@ def load_tokenizer(
 def load_config(
     source: str | Path | None = None, trust_remote_code: bool = False
 ) -> tuple[str, PreTrainedConfig, int | None]:
-    """A model's source, its settings and its own window.
+    """A model's source, its settings and its own window, to choose an extension by.
 
     Raises:
-        LongsealError: nothing usable is there.
+        LongsealError: nothing usable is there, or it has an extension in its settings.
     """
     source = str(source) if source is not None else str(default_model())
     place, options = locate(source)
+    written = written_extension(source)
+    if written is not None and written.in_config:
+        raise LongsealError(
+            f"{source} has {written.extension} in its config, and reaches {written.window} tokens "
+            "by that: extend the model that it was folded from"
+        )
     with reading(source, place):
         config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **options)
-    return source, config, reached(source, config, None, force=False).window
+    return source, config, window(config)
 
 
 def _settings(place: str, config: PreTrainedConfig, *, gguf: bool) -> GenerationConfig:

@@ -19,11 +19,12 @@ from longseal.files import new_folder
 from longseal.models.fingerprint import Fingerprint, fingerprint
 from longseal.models.load import LanguageModel
 from longseal.models.sites import Site
+from longseal.record import RECORD, extension
 from longseal.scales.base import check_base, check_extension, same_base
-from longseal.scales.reading import PREFIX, RECORD, SUFFIX, WEIGHTS, plain_path, read
+from longseal.scales.reading import PREFIX, SUFFIX, WEIGHTS, plain_path, read
 from longseal.scales.scales import Scales
 
-__all__ = ["RECORD", "WEIGHTS", "Adapter"]
+__all__ = ["WEIGHTS", "Adapter"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Adapter:
                     f"the adapters were made for different bases ({leading.base} and {part.base}): "
                     "only adapters of one base can be multiplied"
                 )
-            ways = [each.record.get("extend") or "none" for each in (leading, part)]
+            ways = [extension(each.record) or "none" for each in (leading, part)]
             if ways[0] != ways[1]:
                 raise LongsealError(
                     f"the adapters were tuned under different extensions ({ways[0]} and {ways[1]}):"

@@ -13,7 +13,7 @@ from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.models.fingerprint import Fingerprint, check, check_network
 from longseal.models.load import LanguageModel
-from longseal.scales.reading import RECORD
+from longseal.record import RECORD, extension
 
 
 def check_base(base: str, known: Fingerprint | None, model: LanguageModel) -> None:
@@ -47,13 +47,12 @@ def check_extension(record: Mapping[str, Any], model: LanguageModel) -> None:
     Raises:
         LongsealError: it does not; it says how to load it.
     """
-    wanted = record.get("extend")
-    here = None if model.extension is None else str(model.extension)
-    if wanted and wanted != here:
+    wanted, here = extension(record), model.extension
+    if wanted is not None and wanted != here:
         raise LongsealError(
             f"the adapter was tuned with --extend {wanted}, and the model is loaded "
             f"{f'with --extend {here}' if here else 'without'}: use --extend {wanted}, or "
-            f"longseal.load({model.source!r}, extend={wanted!r})"
+            f"longseal.load({model.source!r}, extend={str(wanted)!r})"
         )
 
 

@@ -19,9 +19,9 @@ from longseal.errors import LongsealError
 from longseal.files import read_json
 from longseal.models.fingerprint import DTYPES, Fingerprint
 from longseal.models.sites import Site
+from longseal.record import RECORD
 from longseal.scales.scales import Scales
 
-RECORD = "longseal.json"
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"

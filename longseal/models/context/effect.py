@@ -27,8 +27,9 @@ def check_takes_effect(
     """
     name, device = type(network).__name__, network.device
     wanted = _wanted(config, window).to(device)
-    found = [rotary.frequencies(window, device) for rotary in find_rotary(network)]
-    for rotary in find_rotary(network):
+    rotaries = find_rotary(network)
+    found = [rotary.frequencies(window, device) for rotary in rotaries]
+    for rotary in rotaries:
         rotary.frequencies(2, device)  # dynamic NTK would go on with those of a long row
     if not found:
         raise LongsealError(

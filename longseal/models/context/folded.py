@@ -8,9 +8,7 @@ from pathlib import Path
 from longseal.config import Extension
 from longseal.errors import LongsealError
 from longseal.files import read_json
-
-#: The file that a folded checkpoint says it in.
-RECORD = "longseal.json"
+from longseal.record import RECORD, extension
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,7 @@ class Written:
     """An extension, the window that it gives, and whether the checkpoint's config has it in it."""
 
     extension: Extension
-    window: int | None
+    window: int
     in_config: bool
 
 
@@ -32,10 +30,11 @@ def written_extension(source: str) -> Written | None:
     if not path.is_file():
         return None
     record = read_json(path)
-    if not isinstance(record, dict) or not record.get("folded") or not record.get("extend"):
+    folded = isinstance(record, dict) and record.get("folded")
+    by = extension(record, path) if folded else None
+    if by is None:
         return None
-    try:
-        extension = Extension.parse(record["extend"])
-    except (TypeError, ValueError, AttributeError) as error:
-        raise LongsealError(f"{path} is damaged: extend: {error}") from error
-    return Written(extension, record.get("window"), bool(record.get("extend_in_config")))
+    reach = record.get("window")
+    if not isinstance(reach, int):
+        raise LongsealError(f"{path} is damaged: window: {reach!r} is no number of tokens")
+    return Written(by, reach, bool(record.get("extend_in_config")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -26,6 +27,19 @@ class Reach:
     own: int | None
     window: int | None
     extension: Extension | None
+
+
+class Reaching:
+    """What has a window, and perhaps an extension that it is due to."""
+
+    window: int | None
+    extension: Extension | None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a result has to say of it beside its source: its window, and what extends it."""
+        extend = {} if self.extension is None else {"extend": str(self.extension)}
+        return {"window": self.window, **extend}
 
 
 def reached(source: str, settings: PreTrainedConfig, extend: str | None, *, force: bool) -> Reach:

@@ -15,6 +15,8 @@ from longseal.errors import LongsealError
 
 #: Kinds of layers that attend to near tokens alone: their positions are never far.
 _LOCAL = {"sliding_attention", "chunked_attention"}
+#: Kinds that turn a position by the same angle in rows of all lengths.
+_AT_ALL_LENGTHS = ("default", "linear", "llama3", "yarn", "proportional")
 #: vLLM multiplies the window by a linear factor itself, but for these.
 _AS_IT_STANDS = ("gemma3",)
 #: What belongs to a kind of scaling, and goes with it when another takes its place.
@@ -88,14 +90,18 @@ def extend_config(config: PreTrainedConfig, extension: Extension, *, force: bool
     kind = str(parameters.get("rope_type", "default"))
     if own is None:
         raise LongsealError(f"{text.model_type} does not say its window: it cannot be extended")
-    if kind not in ("default", extension.method) and not _composes(kind, extension, force):
+    grouped = extension.method == "self-extend"
+    fits = kind in (_AT_ALL_LENGTHS if grouped else ("default", extension.method))
+    may_be_forced = not grouped and kind != "proportional"
+    if not fits and not (force and may_be_forced):
         raise LongsealError(
             f"this {text.model_type} scales its positions already ({kind}), and was trained so: "
-            f"{extension} is not made for that. --force (force=True) does it all the same"
+            f"{extension} is not made for that"
+            + (". --force (force=True) does it all the same" if may_be_forced else "")
         )
     if extension.method == "ntk":
         parameters["rope_theta"] = _stretched_base(text, parameters, extension.factor)
-    elif extension.method != "self-extend":
+    elif not grouped:
         _scale(parameters, kind, extension, own)
     as_it_stands = any(name in text.model_type for name in _AS_IT_STANDS)
     if extension.method in ("ntk", "yarn") or (extension.method == "linear" and as_it_stands):
@@ -106,13 +112,6 @@ def rotary_width(text: PreTrainedConfig, parameters: Mapping[str, Any]) -> int:
     """Channels of a head that are rotated."""
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     return int(width * (parameters.get("partial_rotary_factor") or 1.0))
-
-
-def _composes(kind: str, extension: Extension, force: bool) -> bool:
-    """Whether the extension goes with what scales already."""
-    if extension.method == "self-extend":
-        return kind in ("linear", "llama3", "yarn", "proportional")  # the same at every length
-    return force and kind != "proportional"
 
 
 def _stretched_base(text: PreTrainedConfig, parameters: Mapping[str, Any], factor: float) -> float:

@@ -90,9 +90,7 @@ def _mask_bytes(model: LanguageModel, part: EncodedSample, tokens: int, way: Way
 
 def _is_far(model: LanguageModel, tokens: int) -> bool:
     """Whether a row is longer than Self-Extend's neighbours; the pieces are not."""
-    extension = model.extension
-    grouped = extension is not None and extension.method == "self-extend"
-    return extension is not None and grouped and tokens > extension.neighbours
+    return model.extension is not None and 0 < model.extension.neighbours < tokens
 
 
 def _far_bytes(model: LanguageModel, tokens: int, way: Way) -> int:
@@ -137,6 +135,8 @@ def _measure(model: LanguageModel, piece: EncodedSample) -> _Measured:
         live.peak = live.bytes
 
     def at_head(_: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        if not args[0].requires_grad:  # the token by which dynamic NTK forgets a longer row
+            return
         mark(args)
         args[0].register_hook(mark)
 

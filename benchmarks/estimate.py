@@ -35,7 +35,9 @@ QUICK = {"length": 1024, "samples": 16, "questions": 4, "held_out": 4}
 
 #: By stage: seconds and bytes.
 Found = dict[str, dict[str, float]]
-FIRST, WEAKER = "judge the base", "try weaker strengths"  # the latter is not foretold
+FIRST, MEND, LOOK = "judge the base", "mend harm", "look at other formats again"
+#: What is not foretold: text alone, before harm is mended and after, and what comes after the look.
+TEXT, MENDED, WEAKER = "look at text", "look at text, mended", "try weaker strengths"
 
 
 def main(
@@ -97,8 +99,8 @@ def foretold(source: str, loading: Mapping[str, Any], config: TuneConfig) -> Fou
     found: Found = {}
     at = ""
     for cost in costs:
-        name = cost.stage.removesuffix(", if it pays")
-        at = name.removeprefix("tune ") if name.startswith("tune") else at
+        name = cost.stage.partition(", if")[0]
+        at = at if name == "choose" else name.removeprefix("tune ")
         name = f"{name} {at}" if name == "choose" else name
         found[name] = {"seconds": round(cost.seconds, 2), "memory": cost.memory}
     return found
@@ -156,15 +158,21 @@ class Stages(Progress):
         self._began = monotonic()
 
     def _after(self, description: str) -> str:
+        """The stage that a piece of work belongs to; none comes twice."""
+        now = self._stage
         if description.startswith("tune at"):
-            return description.removesuffix(" tokens")
-        if description in ("look at text again", "look at other formats again"):
-            return WEAKER if self._stage == WEAKER else "look at other formats again"
+            return MEND if now == TEXT else description.removesuffix(" tokens")
         if description.startswith("judge step"):
-            if self._stage.startswith("tune"):
-                return f"choose {self._stage.removeprefix('tune ')}"
-            return self._stage if self._stage.startswith("choose") else WEAKER
-        return self._stage
+            if now == MEND or now.startswith("tune"):
+                return f"choose {now.removeprefix('tune ')}"
+            return WEAKER if now == LOOK else now
+        if description == "look at text again":
+            if now.startswith("choose"):
+                return MENDED if now == f"choose {MEND}" else TEXT
+            return WEAKER if now == LOOK else now
+        if description == LOOK:
+            return WEAKER if now == WEAKER else LOOK
+        return now
 
 
 def _apart(work: Callable[..., Any], *args: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -24,13 +23,13 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging as transformers_logging
 from transformers.utils.import_utils import is_bitsandbytes_available
 
 from longseal.config import Extension, LoadConfig, Quantization
 from longseal.errors import LongsealError
 from longseal.models.context.reach import Reaching, reached, turn_on
 from longseal.models.default import default_model
+from longseal.models.quiet import quiet
 from longseal.models.sites import Site, Structure
 from longseal.models.structure import find_structure
 
@@ -245,7 +244,8 @@ def reading(source: str, place: str) -> Iterator[None]:
         LongsealError: nothing usable is there.
     """
     local = Path(place).exists()
-    with _quiet(local=local):
+    # transformers' bars stay where a download is to be seen
+    with quiet(), redirect_stderr(StringIO()) if local else nullcontext():
         try:
             if not local:
                 hf_hub_download(place, "config.json")  # one clear refusal before anything else
@@ -260,18 +260,3 @@ def reading(source: str, place: str) -> Iterator[None]:
             SafetensorError,
         ) as error:
             raise LongsealError(_explain(source, error)) from error
-
-
-@contextmanager
-def _quiet(local: bool) -> Iterator[None]:
-    """Keep transformers' warnings away, and its bars too unless a download is to be seen."""
-    verbosity = transformers_logging.get_verbosity()
-    hub_verbosity = hub_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    hub_logging.set_verbosity_error()
-    try:
-        with redirect_stderr(StringIO()) if local else nullcontext():
-            yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        hub_logging.set_verbosity(hub_verbosity)

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
-from transformers.utils import logging
 
 from longseal.models.arguments import vocabulary_size
+from longseal.models.quiet import quiet
 from longseal.models.rounding import alike
 
 
@@ -101,7 +101,8 @@ def _padded(
 
 def _run(network: PreTrainedModel, tokens: Tensor, mask: Tensor, settings: GenerationConfig) -> Any:
     generate: Any = network.generate
-    with torch.no_grad(), _own_settings(network, settings), _quiet():
+    # `generate` would warn of rows beyond the window that dynamic NTK starts from
+    with torch.no_grad(), _own_settings(network, settings), quiet():
         return generate(input_ids=tokens, attention_mask=mask, generation_config=settings)
 
 
@@ -119,14 +120,3 @@ def _own_settings(network: PreTrainedModel, settings: GenerationConfig) -> Itera
         yield
     finally:
         network.generation_config = theirs
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """`generate` would warn of rows beyond the window that dynamic NTK starts from."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)

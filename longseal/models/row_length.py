@@ -32,7 +32,8 @@ def same_positions(network: PreTrainedModel, shortest: int, longest: int) -> int
 def forget_lengths(network: PreTrainedModel) -> None:
     """Run one token, so that dynamic NTK does not go on with the frequencies of a longer row."""
     if any("dynamic" in kind for kind, _ in _limits(network)):
-        network(input_ids=torch.zeros(1, 1, dtype=torch.long, device=network.device))
+        token = torch.zeros(1, 1, dtype=torch.long, device=network.device)
+        network.base_model(input_ids=token)  # what watches the head is not to take it for a step
 
 
 @torch.no_grad()

@@ -135,8 +135,6 @@ def _measure(model: LanguageModel, piece: EncodedSample) -> _Measured:
         live.peak = live.bytes
 
     def at_head(_: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-        if not args[0].requires_grad:  # the token by which dynamic NTK forgets a longer row
-            return
         mark(args)
         args[0].register_hook(mark)
 

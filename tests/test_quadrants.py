@@ -93,6 +93,23 @@ def test_command_saves_the_best(capfd, checkpoint, tmp_path):
         assert Adapter.load(tmp_path / "adapter").record["rescaled"] == "Q1:0.5"
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--lengths", "90k"), "beyond the model's window"),
+        (("--prune", "L99H0"), "L99"),
+        (("--lengths", "1k", "--quadrants"), "two lengths"),
+    ],
+)
+def test_what_is_refused_leaves_no_folder(asked, said, capfd, checkpoint, tmp_path):
+    out = tmp_path / "run"
+    command = ("probe", str(checkpoint("llama")), "--method", "gradient", "--out", str(out))
+    code, _, error = tiny.outcome(capfd, *command, *asked)
+    assert code == 2
+    assert said in error
+    assert not out.exists()
+
+
 def test_saving_needs_quadrants(capfd, checkpoint, tmp_path):
     code, _, said = tiny.outcome(
         capfd, "probe", str(checkpoint("llama")), "--save", str(tmp_path / "adapter")

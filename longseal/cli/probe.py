@@ -63,6 +63,7 @@ def probe(
     longseal probe my-model --looks --adapter runs/lines/adapter
     ```
     """
+    from longseal.probing import check
     from longseal.probing import probe as look
     from longseal.progress import bars
     from longseal.report import report
@@ -76,8 +77,7 @@ def probe(
     refuse_taken(path, resume=resume, overwrite=overwrite)
     scales = None if adapter is None else load_scales(adapter)
     loaded = load_model(model, loading)
-    if scales is not None:
-        scales.check_base(loaded)
+    check(loaded, task, config, scales)
     named = {} if adapter is None else {"adapter": str(adapter)}
     folder = RunFolder.open(path, loaded, config, resume=resume, overwrite=overwrite, **named)
     with bars(console) as bar:

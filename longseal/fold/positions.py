@@ -80,8 +80,8 @@ def _note(extension: Extension, own: int, reach: int) -> str:
         else f"use dynamic NTK (factor {extension.factor:g})"
     )
     return (
-        f"the scales were learned under {extension}, which no config can say: beyond {own} tokens, "
-        f"up to {reach}, the engine has to {does}; here, --extend {extension}"
+        f"the scales were learned under {extension}, which the folded config does not say: beyond "
+        f"{own} tokens, up to {reach}, the engine has to {does}; here, --extend {extension}"
     )
 
 

@@ -3,7 +3,7 @@
 from longseal.models.sites import Head
 from longseal.probing.case import Case
 from longseal.probing.looks import Look
-from longseal.probing.probe import probe
+from longseal.probing.probe import check, probe
 from longseal.probing.result import (
     Answered,
     Influence,
@@ -29,5 +29,6 @@ __all__ = [
     "Rescaled",
     "Trust",
     "Tuned",
+    "check",
     "probe",
 ]

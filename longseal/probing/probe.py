@@ -56,19 +56,8 @@ def probe(
     """
     given = {"task": task.name} if config is None else config.model_dump()
     config = ProbeConfig.model_validate(given | fields)
+    check(model, task, config, adapter)
     variants, channels_of = _wanted(model, config)
-    if config.quadrants:
-        if isinstance(task, Recorded):
-            raise LongsealError(
-                f"--quadrants compare two lengths, and the samples of {task.name} are as long as "
-                "they are: probe a task that is made"
-            )
-        two_lengths(config.lengths)
-        for name in config.rescale:
-            check_factors(name)
-    if adapter is not None:
-        adapter.check_base(model)
-    check_lengths(Prompts(model, config.thinking), task, config.lengths, model.window)
     with bars() if bar is None else nullcontext(bar) as shown:
         measuring = Measuring.of(model, task, config, log, shown)
         generates = config.method in ("exact", "audit")
@@ -102,6 +91,29 @@ def probe(
             quadrants = rescale(model, task, config, part(known), log, shown)
             result = replace(result, quadrants=quadrants)
     return replace(result, notes=tuple(notes))
+
+
+def check(
+    model: LanguageModel, task: Task, config: ProbeConfig, adapter: Adapter | None = None
+) -> None:
+    """Refuse what cannot be probed, before any work is done and any folder made.
+
+    Raises:
+        LongsealError: see `probe`.
+    """
+    _wanted(model, config)
+    if config.quadrants:
+        if isinstance(task, Recorded):
+            raise LongsealError(
+                f"--quadrants compare two lengths, and the samples of {task.name} are as long as "
+                "they are: probe a task that is made"
+            )
+        two_lengths(config.lengths)
+        for name in config.rescale:
+            check_factors(name)
+    if adapter is not None:
+        adapter.check_base(model)
+    check_lengths(Prompts(model, config.thinking), task, config.lengths, model.window)
 
 
 def _influences(

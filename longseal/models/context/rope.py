@@ -92,7 +92,8 @@ def extend_config(config: PreTrainedConfig, extension: Extension, *, force: bool
         raise LongsealError(f"{text.model_type} does not say its window: it cannot be extended")
     grouped = extension.method == "self-extend"
     fits = kind in (_AT_ALL_LENGTHS if grouped else ("default", extension.method))
-    may_be_forced = not grouped and kind != "proportional"
+    # dynamic NTK would leave rows between the length that a kind starts from and the window as is
+    may_be_forced = extension.method not in ("self-extend", "dynamic") and kind != "proportional"
     if not fits and not (force and may_be_forced):
         raise LongsealError(
             f"this {text.model_type} scales its positions already ({kind}), and was trained so: "

@@ -145,3 +145,16 @@ def test_no_number_is_no_answer(llama, folder):
     finally:
         hook.remove()
     assert all((case.prediction, case.value) == ("", 0) for case in found.cases)
+
+
+def test_the_command_compares_the_questions_of_all_subjects(
+    capfd, checkpoint, llama, folder, tmp_path
+):
+    tiny.adapter_of(llama, seed=5).save(tmp_path / "adapter")
+    code, shown, _ = tiny.outcome(
+        capfd,
+        *("mmlu", str(checkpoint("llama")), str(folder), "--questions", "3"),
+        *("--adapter", str(tmp_path / "adapter")),
+    )
+    assert code == 0
+    assert "6 questions" in " ".join(shown.split())

@@ -64,7 +64,13 @@ def mmlu(
                         loaded, folder, variant=each.name, questions=questions, log=log, bar=bar
                     )
                 )
-    cases = [case for each in found for case in each.cases]
-    longest = max(case.tokens for case in cases)
-    whole = Evaluation(tuple(replace(case, group="", length=longest) for case in cases))
+    longest = max(case.tokens for each in found for case in each.cases)
+    # One row of all subjects; questions of two subjects may stand at the same place of their files.
+    whole = Evaluation(
+        tuple(
+            replace(case, group="", length=longest, context=place)
+            for each in found
+            for place, case in enumerate(each.cases)
+        )
+    )
     print_found(whole, against_base(whole))

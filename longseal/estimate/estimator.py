@@ -15,7 +15,7 @@ from longseal.tasks import Task
 from longseal.tasks.loss import loss, parts
 from longseal.tasks.prompt import EncodedSample, Prompts
 from longseal.tuning.bound import guard_of
-from longseal.tuning.choose import others
+from longseal.tuning.choose import MOST_READS, others
 from longseal.tuning.guard import places
 from longseal.tuning.ladder import later_steps, planned
 from longseal.tuning.learned import Learned, learned_of
@@ -53,13 +53,13 @@ class Estimator:
     def tuning(self, config: TuneConfig) -> list[Cost]:
         """Costs of judging what there is, of each training length, and of the last look.
 
-        Longer training lengths than the first are only tried as long as they pay. The last look is
-        taken again for each weaker strength that has to be tried.
+        Longer training lengths than the first are only tried as long as they pay. Text is looked at
+        as often as it may have to be; one weaker strength is counted, and more may be tried.
         """
         config = followed(config)
         prompts = Prompts(self._model, config.thinking)
         mixture = Mixture.of(self._tasks, prompts, config, self._model.window)
-        guarding = self._guarding(prompts, config)
+        texts, formats = self._guarding(prompts, config)
         before, after = (
             Cost.of(
                 "judge",
@@ -70,7 +70,7 @@ class Estimator:
             )
             for tuned in (False, True)
         )
-        costs = [Cost.of("judge the base", [before, guarding])]
+        costs = [Cost.of("judge the base", [before, texts, formats])]
         learned = learned_of(config.kind, self._model, config.seed)
         with learned.attached(self._model.network):
             self._replay = kept_text(self._model, prompts, config)
@@ -90,7 +90,11 @@ class Estimator:
                     Cost.of("choose, if there is any", [after]),
                 ]
         if config.guard is not None:
-            costs.append(Cost.of("look at other formats again", [guarding]))
+            costs += [
+                Cost.of("look at text", [texts] * MOST_READS),
+                Cost.of("look at other formats again", [texts, formats]),
+                Cost.of("try weaker strengths, if there is harm", [after, texts]),
+            ]
         return costs
 
     def _training(
@@ -136,16 +140,16 @@ class Estimator:
         with plan.saving(self._model.network):
             return shortest(step)
 
-    def _guarding(self, prompts: Prompts, config: TuneConfig) -> Cost:
-        """Cost of looking at other formats and text once."""
+    def _guarding(self, prompts: Prompts, config: TuneConfig) -> tuple[Cost, Cost]:
+        """Costs of looking at text once, and at other formats."""
         guard = guard_of(self._model, prompts, self._tasks, config)
         if guard is None:
-            return Cost.of("guard", [])
+            return Cost.of("text", []), Cost.of("formats", [])
         lengths = [len(piece) for text in guard.texts for piece in text.pieces]
         seen = [count for text in guard.texts for count in places(self._model, text)]
         texts = self._passes.texts(lengths, seen)
         formats = [(each.task, each.samples) for each in guard.formats]
-        return Cost.of("guard", [texts, self._passes.answers(prompts, formats)])
+        return texts, self._passes.answers(prompts, formats)
 
 
 def _tokens(rows: Sequence[EncodedSample]) -> int:

@@ -12,6 +12,9 @@ from longseal.tuning.learned import State
 WEAKER = (1.0, 0.75, 0.5)
 _HALVINGS = 4  # of the way between no strength and the best candidate's, to find that strength
 
+#: How often text is looked at for that, at most.
+MOST_READS = 1 + _HALVINGS
+
 #: Means over tasks of the same scores may differ by so much.
 ROUNDING = 1e-9
 

@@ -36,7 +36,7 @@ QUICK = {"length": 1024, "samples": 16, "questions": 4, "held_out": 4}
 #: By stage: seconds and bytes.
 Found = dict[str, dict[str, float]]
 FIRST, MEND, LOOK = "judge the base", "mend harm", "look at other formats again"
-#: Text alone, before harm is mended and after (which is not foretold), and what comes after the look.
+#: Text alone, before harm is mended and after (not foretold), and what comes after the look.
 TEXT, MENDED, WEAKER = "look at text", "look at text, mended", "try weaker strengths"
 
 
